@@ -98,6 +98,7 @@ func execute(command *cobra.Command, o *options) error {
 		}
 	}
 	cliflag.PrintFlags(command.Flags())
+	o.set = func(flag string) bool { return command.Flags().Changed(flag) || o.program.defaults[flag] != "" }
 	o.apiServer = settings.APIServer
 	c, err := o.config()
 	if err != nil {

@@ -1,6 +1,7 @@
 package ccm
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -46,6 +47,7 @@ type config struct {
 	cloudAPITimeout         time.Duration
 	cloudAPIWriteTimeout    time.Duration
 	cloudAPIMaxInFlight     int
+	concurrency             cloud.Concurrency
 	cloudAPIQPS             float64
 	cloudAPIBurst           int
 	gracefulShutdownTimeout time.Duration
@@ -83,6 +85,7 @@ func (o *options) config() (*config, error) {
 		cloudAPITimeout:         o.cloudAPITimeout,
 		cloudAPIWriteTimeout:    o.cloudAPIWriteTimeout,
 		cloudAPIMaxInFlight:     o.cloudAPIMaxInFlight,
+		concurrency:             o.concurrency(),
 		cloudAPIQPS:             o.cloudAPIQPS,
 		cloudAPIBurst:           o.cloudAPIBurst,
 		gracefulShutdownTimeout: o.gracefulShutdownTimeout,
@@ -134,7 +137,7 @@ func (o *options) config() (*config, error) {
 
 // cloudOptions returns how the cloud is called.
 func (c *config) cloudOptions(
-	registerer prometheus.Registerer, spans trace.TracerProvider, fence *fence, writes *witness.Supervisor, known *secrets.Set,
+	lifetime context.Context, registerer prometheus.Registerer, spans trace.TracerProvider, fence *fence, writes *witness.Supervisor, known *secrets.Set,
 ) cloud.Options {
 	return cloud.Options{
 		Secrets:        known,
@@ -144,10 +147,29 @@ func (c *config) cloudOptions(
 		TracerProvider: spans,
 		CallTimeout:    c.cloudAPITimeout,
 		WriteTimeout:   c.cloudAPIWriteTimeout,
+		Lifetime:       lifetime,
 		MaxInFlight:    c.cloudAPIMaxInFlight,
+		Concurrency:    c.concurrency,
 		QPS:            c.cloudAPIQPS,
 		Burst:          c.cloudAPIBurst,
 		Registerer:     registerer,
+	}
+}
+
+// concurrency returns how many calls the flags of the reference allow at the same time, as far as they are set: a default gives way to what
+// the provider declares.
+func (o *options) concurrency() cloud.Concurrency {
+	said := func(flag string, value int32) int {
+		if o.set == nil || !o.set(flag) {
+			return 0
+		}
+		return int(value)
+	}
+	return cloud.Concurrency{
+		NodeSyncs:          said("concurrent-node-syncs", o.NodeController.ConcurrentNodeSyncs),
+		NodeStatusUpdates:  said("concurrent-node-status-updates", o.NodeController.ConcurrentNodeStatusUpdates),
+		NodeLifecycleSyncs: said("concurrent-node-lifecycle-syncs", o.NodeLifecycleController.ConcurrentNodeLifecycleSyncs),
+		ServiceSyncs:       said("concurrent-service-syncs", o.ServiceController.ConcurrentServiceSyncs),
 	}
 }
 

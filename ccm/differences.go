@@ -20,13 +20,6 @@ func otherDefaults() map[string]struct{ reference, reason string } {
 		"kube-api-qps": {"20", "A client that throttles itself cannot know how busy the API server is: it delays a mass join of nodes on " +
 			"an idle server, and helps nobody on a busy one. API Priority and Fairness does, per flow, at the server. A positive value " +
 			"switches the client's throttling on again, with --kube-api-burst"},
-		"concurrent-node-syncs": {"1", "One worker initializes new nodes one after the other. Here they share one snapshot of the cloud " +
-			"or, where it has to be asked node by node, the bound of --cloud-api-max-in-flight, so that more workers cost the cloud nothing"},
-		"concurrent-node-lifecycle-syncs": {"1", "Here it bounds how many nodes are deleted or tainted at once: those are requests to the API server, and " +
-			"a zone that is shut down has hundreds of them. Calls to the cloud about nodes share --cloud-api-max-in-flight"},
-		"concurrent-service-syncs": {"1", "How many changes of load balancers a cloud bears at once is a property of the cloud: some lose one when " +
-			"two come together. 0 means what the provider declares as LoadBalancerWrites. For a provider that declares nothing it is 1, and as many changes of " +
-			"targets beside it, as in the reference. Only calls that change load balancers count"},
 	}
 }
 
@@ -38,17 +31,16 @@ func additions() map[string]string {
 			"the reference",
 		"node-label-managers": "Zone, region and type follow the cloud where a manager of the cloud wrote them, and stay where a user did. " +
 			"A vendor's manager has another name than " + programName,
-		"cloud-api-timeout":       "A cloud that does not answer must not hold a worker forever",
-		"cloud-api-write-timeout": "A write that never returns must not hold up the writes of others",
-		"cloud-api-max-in-flight": "Quotas belong to the account, not to a controller: one bound for all of them. A provider may know it",
+		"cloud-api-timeout":       "For a plugin that ends its requests with their context, and a cloud that sometimes never answers",
+		"cloud-api-write-timeout": "The same for writes",
+		"cloud-api-max-in-flight": "A plugin whose reads are safe at the same time answers for thousands of nodes in seconds. A provider may know that",
 		"cloud-api-qps": "A quota that is shared with others may have to be left to them in part. Without it the cloud's own refusals say how " +
 			"many calls are too many",
 		"cloud-api-burst":        "Belongs to --cloud-api-qps",
 		"service-account-prefix": "The reference's names are those of kube-controller-manager: who may have tokens of node-controller may evict pods, too",
 		"cloud-config-object":    "A file that is mounted from a ConfigMap changes a minute after the object, and nobody sees whether it was taken",
 		"tracing-config-file":    "Calls to the cloud take most of the time that anything here takes",
-		"concurrent-route-syncs": "How many changes of routes a cloud bears at once is a property of the cloud; the reference makes 200. Three quarters " +
-			"of --cloud-api-max-in-flight by default, so that the rest of the calls are not held up",
+		"concurrent-route-syncs": "How many changes of routes a cloud bears at once is a property of the cloud; the reference makes 200, and that is the default",
 		"node-full-refresh-period": "The reference looks up every node once per --node-status-update-frequency, which is 60,000 calls an hour for 5,000 " +
 			"nodes, whether or not anything happens to them",
 		"node-deletion-confirmations":   "The reference deletes a node by the first answer that denies its instance. A wrong one deletes live nodes",
@@ -104,8 +96,13 @@ func notes() map[string]string {
 		"cloud-provider":              "An unknown name is an error that lists the names that this program has, as is `external`",
 		"authorization-always-allow-paths": "The same default, but more of it is served: besides /healthz there are /livez and /readyz, which a " +
 			"kubelet may probe without credentials. Single checks, such as /readyz/informer-sync, need credentials",
-		"concurrent-node-status-updates": "Accepted, without effect: one pass over all nodes compares them with one snapshot of the cloud, and what " +
-			"differs goes to the workers of --concurrent-node-syncs",
+		"concurrent-node-syncs": "How many new nodes the cloud is asked for at the same time. Unless it is set, what the provider declares, or " +
+			"--cloud-api-max-in-flight, goes before. Writes to the API server do not count",
+		"concurrent-node-status-updates": "How many other nodes the cloud is asked for at the same time; as --concurrent-node-syncs",
+		"concurrent-node-lifecycle-syncs": "How many questions whether an instance exists or runs are under way at the same time; as " +
+			"--concurrent-node-syncs",
+		"concurrent-service-syncs": "How many calls that change load balancers are under way at the same time. Unless it is set, what the provider " +
+			"declares as LoadBalancerWrites goes before",
 		"node-monitor-period": "The longest pause between two passes over the nodes: the next one comes after two seconds if a node has become not " +
 			"ready or a denial waits for its confirmation. The cloud is asked once in each, and only if a node is not ready. Zero or less is an error at start-up; the reference then never pauses",
 		"kube-api-burst": "Without effect unless --kube-api-qps is positive. The two bound each client, as in the reference: every controller has one " +

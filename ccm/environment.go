@@ -35,14 +35,13 @@ type Environment struct {
 	Config *rest.Config
 	// Recorder writes events whose component is the controller's name.
 	Recorder record.EventRecorder
-	// Cloud is the plugin. Its calls have a deadline and wait for one of --cloud-api-max-in-flight places. It may be called
-	// only after the controller was started, except for what provider.Capabilities declares safe on a standby.
+	// Cloud is the plugin. Its calls wait for a place: there are as many at the same time as from the reference, or as are declared. It may
+	// be called only after the controller was started, except for what provider.Capabilities declares safe on a standby.
 	Cloud cloudprovider.Interface
-	// Provider returns the plugin itself, as its factory built it, for a controller that asserts its concrete type. Its calls have neither
-	// a deadline nor a bound, they are in no metric, and the loss of the lease does not stop them: Cloud is the better choice where it
-	// does. Under --dry-run it returns an error that wraps ErrDryRun, because nothing could keep such a call from changing
-	// something; a New that returns that error, before it has added anything to Manager, has its controller left out of the dry run
-	// (ADR 65).
+	// Provider returns the plugin itself, as its factory built it, for a controller that asserts its concrete type. Its calls have no bound,
+	// they are in no metric, and the loss of the lease does not stop them: Cloud is the better choice where it does. Under --dry-run it
+	// returns an error that wraps ErrDryRun, because nothing could keep such a call from changing something; a New that returns that error,
+	// before it has added anything to Manager, has its controller left out of the dry run (ADR 65).
 	Provider func() (cloudprovider.Interface, error)
 	// Informers are the informers of the plugin, for a controller that takes a SharedInformerFactory. Ask for informers in New: they start
 	// when the plugin is initialized, and a controller waits for their caches itself. What Manager watches is watched a second time.

@@ -59,7 +59,6 @@ func newNodeController(ctx context.Context, environment Environment) (manager.Ru
 		Whole:                 whole,
 		StatusUpdateFrequency: environment.Settings.NodeStatusUpdateFrequency.Duration,
 		FullRefreshPeriod:     environment.config.nodeFullRefreshPeriod,
-		Workers:               int(environment.Settings.NodeController.ConcurrentNodeSyncs),
 		TracerProvider:        environment.spans,
 		Registerer:            environment.Registerer,
 		Logger:                environment.Logger,

@@ -109,7 +109,6 @@ func (f *nodeLifecycleFlags) newController(_ context.Context, environment Enviro
 		},
 		Settings:   f.settings,
 		Period:     settings.NodeMonitorPeriod.Duration,
-		Workers:    int(settings.ConcurrentNodeLifecycleSyncs),
 		Registerer: environment.Registerer,
 		Logger:     environment.Logger,
 	})

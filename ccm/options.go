@@ -16,9 +16,7 @@ import (
 	"k8s.io/component-base/metrics/features"
 	"k8s.io/component-base/version/verflag"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/node"
-	"github.com/mooring-ccm/mooring/internal/controller/nodelifecycle"
 )
 
 // The gates of logging and metrics are part of --feature-gates, as in the reference. They live in the gate of the process,
@@ -69,6 +67,9 @@ type options struct {
 	serviceAccountPrefix    string
 	leaderElectWitness      bool
 
+	// set reports whether the operator or the program has set a flag, nil if none is set.
+	set func(flag string) bool
+
 	// apiServer is how the API server is reached, nil if the flags say it.
 	apiServer *rest.Config
 }
@@ -83,17 +84,12 @@ func newOptions(program *program) (*options, error) {
 		return nil, fmt.Errorf("the reference's default options: %w", err)
 	}
 	reference.Generic.ClientConnection.QPS = defaultQPS
-	reference.NodeController.ConcurrentNodeSyncs = node.DefaultWorkers
-	reference.NodeLifecycleController.ConcurrentNodeLifecycleSyncs = nodelifecycle.DefaultWorkers
-	reference.ServiceController.ConcurrentServiceSyncs = 0 // what the provider declares
 	return &options{
 		CloudControllerManagerOptions: reference,
 		logs:                          logs.NewOptions(),
 		program:                       program,
 		registry:                      program.controllers,
 		nodeLabelManagers:             []string{programName},
-		cloudAPITimeout:               cloud.DefaultCallTimeout,
-		cloudAPIWriteTimeout:          cloud.DefaultWriteTimeout,
 		gracefulShutdownTimeout:       defaultGracefulShutdownTimeout,
 		leaderElectWitness:            true,
 	}, nil
@@ -159,11 +155,11 @@ func (o *options) addOwnFlags(sections *cliflag.NamedFlagSets) {
 	fs.StringSliceVar(&o.nodeLabelManagers, "node-label-managers", o.nodeLabelManagers,
 		"Field managers, as a node's metadata.managedFields names them, whose values of the labels of zone, region and type follow the cloud, beside those that this manager wrote. Name the cloud controller manager that ran before. A value that any other manager wrote stays.")
 	fs.DurationVar(&o.cloudAPITimeout, "cloud-api-timeout", o.cloudAPITimeout,
-		"Deadline of a call to the cloud that reads; of a listing, the longest time from page to page.")
+		"Deadline of a call to the cloud that reads; of a listing, the longest time from page to page. 0: what the provider declares, or else none, as in the reference.")
 	fs.DurationVar(&o.cloudAPIWriteTimeout, "cloud-api-write-timeout", o.cloudAPIWriteTimeout,
-		"Deadline of a call to the cloud that changes something. A plugin that ignores it keeps its object until it returns; others go on.")
+		"Deadline of a call to the cloud that changes something. A plugin that ignores it keeps its object until it returns; others go on. 0: what the provider declares, or else none, as in the reference.")
 	fs.IntVar(&o.cloudAPIMaxInFlight, "cloud-api-max-in-flight", o.cloudAPIMaxInFlight,
-		fmt.Sprintf("How many calls to the cloud may be under way at once, over all controllers; a tenth is kept for each of instances, load balancers and routes. 0: what the provider declares, or else %d, not counting those that have been under way for a second.", cloud.DefaultMaxInFlight))
+		"How many calls to the cloud may be under way at once, over all controllers, and as many of them may be lookups of the same kind; a tenth is kept for each of instances, load balancers and routes. Set it if the plugin's reads are safe at the same time. 0: what the provider declares, or else what --concurrent-node-syncs, --concurrent-node-status-updates, --concurrent-node-lifecycle-syncs and --concurrent-service-syncs say.")
 	fs.Float64Var(&o.cloudAPIQPS, "cloud-api-qps", o.cloudAPIQPS,
 		"How many calls to the cloud are made in a second at the most, over all controllers. 0: what the provider declares, or else as many as the cloud's own quota allows, which is found from its refusals.")
 	fs.IntVar(&o.cloudAPIBurst, "cloud-api-burst", o.cloudAPIBurst,

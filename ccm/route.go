@@ -20,12 +20,15 @@ import (
 	"github.com/mooring-ccm/mooring/internal/controller/route"
 )
 
+// referenceRouteWrites is how many changes of routes the reference makes at once: maxConcurrentRouteOperations of its controller.
+const referenceRouteWrites = 200
+
 // routeFlags are the flags of the route controller that the reference does not have.
 type routeFlags struct{ syncs int }
 
 // routeController keeps the routes to the pods of nodes. Its identity is that of the reference's.
 func routeController() Controller {
-	flags := &routeFlags{syncs: route.DefaultWrites}
+	flags := &routeFlags{syncs: referenceRouteWrites}
 	return Controller{
 		Name:       names.NodeRouteController,
 		ClientName: "route-controller",

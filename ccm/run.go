@@ -68,7 +68,10 @@ func run(ctx context.Context, c *config) error {
 	}
 	witness := c.newWitness(ctx)
 	defer witness.Close()
-	client := cloud.Decorate(plugin, c.cloudOptions(registry, spans, fence, witness, known))
+	c.adopt(ctx, plugin)
+	lifetime, end := fence.within(ctx)
+	defer end()
+	client := cloud.Decorate(plugin, c.cloudOptions(lifetime, registry, spans, fence, witness, known))
 	a := &assembly{
 		config: c, identity: identity, events: events, registry: registry, spans: spans, watches: watches, fence: fence,
 		witness:   witness,

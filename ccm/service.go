@@ -85,7 +85,7 @@ func (f *serviceFlags) validate() []error {
 }
 
 func (f *serviceFlags) newController(_ context.Context, environment Environment) (manager.Runnable, error) {
-	writes := int(environment.Settings.ServiceController.ConcurrentServiceSyncs)
+	writes := environment.config.concurrency.ServiceSyncs // 0: what the provider declares
 	if writes < 0 {
 		return nil, invalid("concurrent-service-syncs", writes, "must not be negative")
 	}

@@ -154,8 +154,6 @@ func (o *options) validateOwn() []error {
 		flag  string
 		value time.Duration
 	}{
-		{"cloud-api-timeout", o.cloudAPITimeout},
-		{"cloud-api-write-timeout", o.cloudAPIWriteTimeout},
 		{"graceful-shutdown-timeout", o.gracefulShutdownTimeout},
 		{"node-status-update-frequency", o.NodeStatusUpdateFrequency.Duration},
 	} {
@@ -163,8 +161,17 @@ func (o *options) validateOwn() []error {
 			errs = append(errs, invalid(period.flag, period.value.String(), "must be positive"))
 		}
 	}
-	if o.nodeFullRefreshPeriod < 0 {
-		errs = append(errs, invalid("node-full-refresh-period", o.nodeFullRefreshPeriod.String(), "must not be negative"))
+	for _, period := range []struct {
+		flag  string
+		value time.Duration
+	}{
+		{"cloud-api-timeout", o.cloudAPITimeout},
+		{"cloud-api-write-timeout", o.cloudAPIWriteTimeout},
+		{"node-full-refresh-period", o.nodeFullRefreshPeriod},
+	} {
+		if period.value < 0 {
+			errs = append(errs, invalid(period.flag, period.value.String(), "must not be negative"))
+		}
 	}
 	return errs
 }

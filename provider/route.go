@@ -23,6 +23,5 @@ type RouteChange struct {
 // It returns what became of each change, in their order: nil for one that is made, and otherwise an error of the kinds that
 // CreateRoute, DeleteRoute and ReplaceRoute return. To make a change again that is made already is no error. An error instead of
 // results says that nothing is known of any of them, as when the cloud takes all or none, or the answer was lost: they are
-// tried again, fewer at a time, until one that cannot be made stands alone. A call of several changes has a minute. When it has not returned
-// then, each change is tried again alone, which may be beside the call if the plugin ignores that its context has ended.
+// tried again, fewer at a time, until one that cannot be made stands alone.
 type ChangeRoutesFunc func(ctx context.Context, clusterName string, changes []RouteChange) ([]error, error)

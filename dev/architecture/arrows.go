@@ -18,6 +18,7 @@ const anything = "..."
 var arrows = map[string][]string{
 	"provider":                     {},
 	"provider/conformance":         {"provider"},
+	"provider/profiles":            {},
 	"providers/internal":           {"internal/message", "provider"},
 	"providers/sim":                {"provider", "providers/internal", "internal/fault", "internal/message"},
 	"providers/sim/simtest":        {"providers/sim"},

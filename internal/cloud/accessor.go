@@ -9,14 +9,16 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
+// offerWait is how long a plugin may take to say whether it offers an interface.
+const offerWait = time.Minute
+
 // accessor is a method of the plugin that returns one of its interfaces, as InstancesV2 does. Plugins build clients in it and take locks,
-// so that it can panic and hang as any other call can. It is called within the attempts that use the interface, under their deadline.
+// so that it can panic and hang as any other call can. It is called within the attempts that use the interface.
 type accessor[T any] struct {
 	name   string
 	method func() (T, bool)
 	// keep says that the plugin is called until it returns the interface, and not for each attempt.
 	keep    bool
-	timeout time.Duration
 	metrics *metrics
 
 	mu      sync.Mutex
@@ -53,11 +55,11 @@ func accessorsOf(plugin cloudprovider.Interface, c *client) accessors {
 }
 
 func newAccessor[T any](c *client, name string, method func() (T, bool), keep bool) *accessor[T] {
-	return &accessor[T]{name: name, method: method, keep: keep, timeout: c.readTimeout, metrics: c.metrics}
+	return &accessor[T]{name: name, method: method, keep: keep, metrics: c.metrics}
 }
 
 // offers reports whether the plugin offers the interface. Once it has, it does: a plugin that then returns none fails those calls. A plugin
-// that panics, or is not back at the deadline of a read, is taken to offer it, so that the calls say what is wrong. One that has said
+// that panics, or is not back after offerWait, is taken to offer it, so that the calls say what is wrong. One that has said
 // before that it does not is waited for no longer than the grace.
 func (a *accessor[T]) offers() bool {
 	a.mu.Lock()
@@ -69,7 +71,7 @@ func (a *accessor[T]) offers() bool {
 		a.asking = &asking{began: time.Now(), done: make(chan struct{})}
 		go a.ask(a.asking)
 	}
-	asking, wait := a.asking, a.timeout
+	asking, wait := a.asking, offerWait
 	if a.known {
 		wait = grace
 	}

@@ -22,7 +22,7 @@ type building struct {
 
 func newBuilding(m *misbehaving, build func(accessor string, times int)) *building {
 	b := &building{misbehaving: m, build: build, times: map[string]int{}}
-	m.cloud = Decorate(b, Options{})
+	m.cloud = Decorate(b, many(Options{CallTimeout: time.Minute, WriteTimeout: time.Minute}))
 	return b
 }
 
@@ -101,8 +101,8 @@ func (b *building) through(ctx context.Context, accessor, object string) error {
 
 var accessorNames = []string{"InstancesV2", "Instances", "Zones", "LoadBalancer", "Routes"}
 
-// longest is how long a call through an accessor that hangs may take: until it is taken to be offered, and then its deadline.
-const longest = 2*DefaultCallTimeout + usual
+// longest is how long a call through an accessor that hangs may take: until it is taken to be offered, and then a deadline that is set.
+const longest = offerWait + time.Minute + grace + usual
 
 // For an hour, one accessor of the plugin panics, or hangs. Calls through it fail in time, and all others take as long as ever.
 func TestAccessorsThatPanicOrHang(t *testing.T) {
@@ -178,7 +178,7 @@ func TestOneCallOfAnAccessorHangs(t *testing.T) {
 func TestWhatIsOfferedLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		offered, hung, over := false, false, make(chan struct{})
-		a := newAccessor(&client{readTimeout: time.Minute, metrics: newMetrics(nil)}, "Zones", func() (cloudprovider.Zones, bool) {
+		a := newAccessor(&client{metrics: newMetrics(nil)}, "Zones", func() (cloudprovider.Zones, bool) {
 			if hung {
 				<-over
 			}

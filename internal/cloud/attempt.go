@@ -2,13 +2,14 @@ package cloud
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 )
 
-// grace is how long after its deadline a call is given up. Most plugins return once their context has ended.
+// grace is how long after a deadline that somebody has set a call is outstanding. Most plugins return once their context has ended.
 const grace = time.Second
 
 // MaxErrorText is how many bytes of an error of the plugin go on, to logs, events, spans and conditions. See ADR 6.
@@ -17,48 +18,43 @@ const MaxErrorText = 4000
 // shown returns an error of the plugin as it goes on: with a text that is bounded and repeats no credential.
 func (c *client) shown(err error) error { return c.secrets.Bound(err, MaxErrorText) }
 
-// attempt is one call of the plugin, on a goroutine of its own, so that nobody waits for a plugin that ignores its context.
+// attempt is one call of the plugin, on a goroutine of its own, so that its caller need not wait for ever.
 //
-//	state      place in the queue   context      left by
-//	running    taken                alive        the plugin returns: over; the deadline: late
-//	late       taken                ended        the plugin returns: over; grace: abandoned
-//	abandoned  given back, counted  ended        the plugin returns: over
-//	over       given back           ended        -
+//	state        place        object   left by
+//	running      taken        kept     the plugin returns: over; after long: outstanding
+//	outstanding  given back   kept     the plugin returns: over
+//	over         given back   free     -
+//
+// Its context ends with the lease or the process, and at a deadline if the operator or the provider has set one. The caller of a read may
+// give up, the call goes on.
 type attempt struct {
 	*call
-	waiter *waiter
-	method func(context.Context) error
-	repeat func(context.Context) error
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	began  time.Time
-
-	timeout time.Duration
-	done    chan error
-	given   chan struct{} // closed when the call is abandoned
-
-	mu        sync.Mutex
-	deadline  *time.Timer // ends the context
-	giveUp    *time.Timer // abandons the call
-	left      bool        // the place was given back
-	abandoned bool
-	over      bool
+	waiter   *waiter
+	method   func(context.Context) error
+	caller   context.Context
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	ending   func() bool // stops following the process
+	deadline *time.Timer // nil: there is none
+	began    time.Time
+	done     chan error
+	left     sync.Once
 }
 
 // begin prepares an attempt that has its place in the queue.
 func (c *call) begin(ctx context.Context, w *waiter, method func(context.Context) error) *attempt {
-	a := &attempt{
-		call: c, waiter: w, method: method, began: time.Now(), timeout: c.timeout(), done: make(chan error, 1), given: make(chan struct{}),
+	a := &attempt{call: c, waiter: w, method: method, caller: ctx, began: time.Now(), done: make(chan error, 1), ending: func() bool { return true }}
+	if c.lifetime == nil {
+		a.ctx, a.cancel = context.WithCancelCause(ctx)
+		return a
 	}
-	a.ctx, a.cancel = context.WithCancelCause(ctx)
+	a.ctx, a.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	a.ending = context.AfterFunc(c.lifetime, func() { a.cancel(context.Cause(c.lifetime)) })
 	return a
 }
 
-// timeout is the deadline of an attempt.
+// timeout is the deadline of an attempt, 0 if there is none.
 func (c *call) timeout() time.Duration {
-	if len(c.about.several) > 0 {
-		return min(c.writeTimeout, severalTimeout)
-	}
 	if c.about.write {
 		return c.writeTimeout
 	}
@@ -67,10 +63,9 @@ func (c *call) timeout() time.Duration {
 
 // run calls the plugin. Every call of a plugin's method passes here.
 func (a *attempt) run() {
-	a.mu.Lock()
-	a.deadline = time.AfterFunc(a.timeout, func() { a.cancel(ErrDeadline) })
-	a.giveUp = time.AfterFunc(a.timeout+grace, a.abandon)
-	a.mu.Unlock()
+	if timeout := a.timeout(); timeout > 0 {
+		a.deadline = time.AfterFunc(timeout, func() { a.cancel(ErrDeadline) })
+	}
 	a.client.writes.begin(a.about)
 	go func() {
 		// Errors of SDKs may panic when they are asked what they say, so that they are classified here, and their texts bounded.
@@ -79,118 +74,95 @@ func (a *attempt) run() {
 	}()
 }
 
-// wait returns what the plugin returned, or that it is not back at the deadline. A read is not waited for when its caller has
-// given up.
+// wait returns what the plugin returned, or that it has not for so long that its caller waits no more. A read is not waited for when its
+// caller has given up; a write is, because to come back while it is under way would let its caller do something else about its object.
 func (a *attempt) wait() (err error, back bool) {
-	ended := a.ctx.Done()
+	ended := a.caller.Done()
 	if a.about.write {
 		ended = nil
 	}
 	select {
 	case err := <-a.done:
 		return err, true
-	case <-a.given:
-		return context.Cause(a.ctx), false
+	case <-a.waiter.given:
+		err = a.waiter.stillRunning()
+		if a.ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", context.Cause(a.ctx), err)
+		}
+		logr.FromContextOrDiscard(a.ctx).Error(err, "A call of the cloud provider has not returned for long; others go on without waiting for it",
+			"operation", a.about.name, "object", a.about.object, "took", time.Since(a.began).Round(time.Millisecond).String())
 	case <-ended:
+		err = context.Cause(a.caller)
 	}
 	select {
 	case err := <-a.done: // at the same moment
 		return err, true
 	default:
-		return context.Cause(a.ctx), false
+		return err, false
 	}
 }
 
-// extend lets the deadline begin anew, because the plugin has shown that it goes on.
-func (a *attempt) extend() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.over && !a.abandoned {
-		a.deadline.Reset(a.timeout)
-		a.giveUp.Reset(a.timeout + grace)
+// goesOn lets the deadline begin anew, because the plugin has shown that it goes on.
+func (a *attempt) goesOn() {
+	if a.deadline != nil {
+		a.deadline.Reset(a.timeout())
 	}
+	a.queue.goesOn(a.waiter, false)
 }
 
-// pause lets no deadline pass until extend is called.
+// pause lets no deadline pass until goesOn is called.
 func (a *attempt) pause() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.deadline.Stop()
-	a.giveUp.Stop()
+	if a.deadline != nil {
+		a.deadline.Stop()
+	}
+	a.queue.goesOn(a.waiter, true)
 }
 
 // begun gives the place back although the call goes on, as that of a watch does.
 func (a *attempt) begun() {
-	a.mu.Lock()
-	a.deadline.Stop()
-	a.giveUp.Stop()
-	changed := a.leave(nil, false)
-	a.mu.Unlock()
-	a.client.took(a.ctx, a.about, changed)
-}
-
-// expect abandons the call unless it returns soon: its context has ended.
-func (a *attempt) expect() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.over && !a.abandoned {
-		a.giveUp.Reset(grace)
+	if a.deadline != nil {
+		a.deadline.Stop()
 	}
+	a.leave(nil)
 }
 
 // returned ends the attempt. It is called once, by the plugin's goroutine.
 func (a *attempt) returned(err error) {
 	a.client.writes.end(a.about)
-	a.mu.Lock()
-	a.deadline.Stop()
-	a.giveUp.Stop()
-	a.over = true
-	late, changed := a.abandoned, change{}
-	if late {
-		a.queue.returned(a.waiter)
-	} else {
-		changed = a.leave(err, false)
+	if a.deadline != nil {
+		a.deadline.Stop()
 	}
-	a.mu.Unlock()
-	if late {
-		logr.FromContextOrDiscard(a.ctx).Info("A call that was abandoned has returned", "operation", a.about.name,
-			"object", a.about.object, "took", time.Since(a.began).Round(time.Millisecond).String())
-	}
-	a.client.took(a.ctx, a.about, changed)
+	a.leave(err)
 	a.done <- err
 }
 
-// abandon gives the call up: its place is free for others, and whoever waits for it gets the error that the deadline has passed.
-func (a *attempt) abandon() {
-	a.mu.Lock()
-	if a.over || a.abandoned {
-		a.mu.Unlock()
+// release ends what belongs to the context of a call, once the plugin has returned from it.
+func (a *attempt) release(back bool) {
+	if back {
+		a.ending()
+		a.cancel(nil)
 		return
 	}
-	a.abandoned = true
-	changed := a.leave(ErrDeadline, true)
-	a.mu.Unlock()
-	a.cancel(ErrDeadline)
-	logr.FromContextOrDiscard(a.ctx).Error(ErrDeadline, "The cloud provider ignores the deadline of a call, which is abandoned",
-		"operation", a.about.name, "object", a.about.object, "took", time.Since(a.began).Round(time.Millisecond).String())
-	a.client.took(a.ctx, a.about, changed)
-	close(a.given)
+	go func() {
+		<-a.done
+		a.release(true)
+	}()
 }
 
-// leave gives the place back, the first time, and reports to the queue what came of the call. The lock is held.
-func (a *attempt) leave(err error, abandoned bool) change {
-	if a.left {
-		if abandoned { // a watch, whose place was given back when it began
-			a.queue.abandon(a.waiter, a.timeout)
+// leave gives the place back, the first time, and reports to the queue what came of the call.
+func (a *attempt) leave(err error) {
+	a.left.Do(func() {
+		label, err := labeled(a.ctx, err)
+		result := outcome{err: err, label: label}
+		if refusal, refused := throttled(err); refused {
+			result.refused, result.retryAfter = true, refusal.RetryAfter
 		}
-		return change{}
-	}
-	a.left = true
-	label, err := labeled(a.ctx, err)
-	result := outcome{err: err, label: label, abandoned: abandoned, timeout: a.timeout, repeat: a.repeat}
-	if refusal, refused := throttled(err); refused {
-		result.refused, result.retryAfter = true, refusal.RetryAfter
-	}
-	result.rejected = label == outcomeError && isRequestError(err)
-	return a.queue.leave(a.waiter, result)
+		result.rejected = label == outcomeError && isRequestError(err)
+		changed := a.queue.leave(a.waiter, result)
+		if changed.late {
+			logr.FromContextOrDiscard(a.ctx).Info("A call that had not returned for long has returned", "operation", a.about.name,
+				"object", a.about.object, "took", time.Since(a.began).Round(time.Millisecond).String())
+		}
+		a.client.took(a.ctx, changed)
+	})
 }

@@ -13,10 +13,12 @@ const (
 	suspectPast  = 30 * time.Second
 	// suspectObjects is how many objects that worked before have to be among them. One listing is enough: it is about all.
 	suspectObjects = 2
-	// firstProbe is how long after the breaker opened one call is let through to see, and lastProbe what that doubles up to.
-	// It is also how long a call waits for its turn, until it fails with the reason.
+	// firstProbe is how long after the breaker opened one call is let through to see, and lastProbe what that doubles up to: objects
+	// wait for no longer than that once the cloud answers.
 	firstProbe = time.Second
-	lastProbe  = 30 * time.Second
+	lastProbe  = 8 * time.Second
+	// turnPatience is how long a call waits for its turn, until it fails with the reason.
+	turnPatience = 30 * time.Second
 )
 
 // ErrUnavailable says that a call was not made, because the cloud has failed all calls of its kind for a while.
@@ -43,13 +45,11 @@ func (e *UnavailableError) Unwrap() []error { return []error{ErrUnavailable, e.E
 // breaker holds the calls of a group back while the cloud fails them all.
 //
 //	state      what it means                                          left by
-//	closed     calls go through; failures in a row are counted        enough failures: checking; an answer: counts from zero
-//	checking   the same, and a read that worked before is repeated    its answer: closed; its failure: open
+//	closed     calls go through; failures in a row are counted        enough failures: open; an answer: counts from zero
 //	open       one call at a time goes through, reads first           an answer: closed
 //
 // What fails says little about the cloud: a plain error may be about a server that is gone or an annotation that the cloud
-// refuses. So only what worked before counts, each object once; a failed write never opens the breaker, because it may fail
-// for what it asks; and the last word has a read of another object that worked before, which is repeated for this purpose.
+// refuses. So only what worked before counts, each object once, and a read has to be among it: a write may fail for what it asks.
 type breaker struct {
 	failures int // in a row
 	since    time.Time
@@ -59,10 +59,6 @@ type breaker struct {
 	// reads is how many of those are reads, and listed says that one is a listing.
 	reads  int
 	listed bool
-
-	checking bool
-	// checked is when the last check began.
-	checked time.Time
 
 	open     bool
 	opened   time.Time
@@ -91,24 +87,16 @@ func (b *breaker) failed(about subject, worked bool, err error, now time.Time) {
 }
 
 // answered closes the breaker: the cloud has answered a call, whatever it said.
-func (b *breaker) answered() { *b = breaker{checked: b.checked} }
+func (b *breaker) answered() { *b = breaker{} }
 
-// suspicious reports whether it is time to check whether the cloud answers at all.
+// suspicious reports whether the cloud seems to answer nothing at all.
 func (b *breaker) suspicious(now time.Time) bool {
-	return !b.open && !b.checking && b.failures >= suspectAfter && now.Sub(b.since) >= suspectPast &&
-		(len(b.turned) >= suspectObjects || b.listed) && now.Sub(b.checked) >= suspectPast
+	return !b.open && b.reads > 0 && b.failures >= suspectAfter && now.Sub(b.since) >= suspectPast &&
+		(len(b.turned) >= suspectObjects || b.listed)
 }
 
-// check begins a check.
-func (b *breaker) check(now time.Time) { b.checking, b.checked = true, now }
-
-// endCheck ends a check whose read failed, or for which there was none. It opens the breaker if a read has failed.
-func (b *breaker) endCheck(readFailed bool, now time.Time) {
-	stale := !b.checking // the cloud has answered meanwhile
-	b.checking = false
-	if stale || !readFailed && b.reads == 0 {
-		return
-	}
+// openNow opens the breaker.
+func (b *breaker) openNow(now time.Time) {
 	b.open, b.opened, b.interval, b.next = true, now, firstProbe, now.Add(firstProbe)
 }
 

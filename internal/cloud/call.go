@@ -15,15 +15,8 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-const (
-	// patience is for how long after its first refusal a read is repeated, and mostRefusals how often it may be refused, until
-	// its caller gets the error: somebody may wait for a reason.
-	patience     = time.Minute
-	mostRefusals = 6
-
-	// tracerName is the instrumentation scope of the spans.
-	tracerName = "github.com/mooring-ccm/mooring/internal/cloud"
-)
+// tracerName is the instrumentation scope of the spans.
+const tracerName = "github.com/mooring-ccm/mooring/internal/cloud"
 
 // outcomePanic is the outcome of a call in which the plugin panicked, as the label of a metric.
 const outcomePanic = "panic"
@@ -39,18 +32,12 @@ func tracerOf(provider trace.TracerProvider) trace.Tracer {
 	return provider.Tracer(tracerName)
 }
 
-// call is one call of a controller, which may take several attempts. It has a span.
+// call is one call of a controller. It has a span.
 type call struct {
 	*client
 	about    subject
-	arrival  uint64    // its place in the queue, from its first attempt
-	admitted time.Time // the last attempt
-	attempts int
-	refusals int
-	refused  time.Time // for the first time
-	refusal  error     // the newest
 	waited   time.Duration
-	priority Priority // when it was let in last
+	priority Priority // when it was let in
 	span     trace.Span
 }
 
@@ -62,37 +49,16 @@ func (c *client) call(ctx context.Context, about subject) (context.Context, *cal
 	return ctx, &call{client: c, about: about, priority: PriorityOf(ctx), span: span}
 }
 
-// read makes a call that changes nothing. It returns at the deadline even if the plugin ignores its context.
+// once makes a call. The caller of a read may give up, and what the method returns then is dropped; a write is waited for, but not for ever:
+// see StillRunningError.
 //
-// A read that the cloud refuses for its quota goes back to the queue: nothing has happened, and its caller could do nothing
-// else. Waiting does not count against the deadline.
-func read[T any](ctx context.Context, c *client, about subject, method func(context.Context) (T, error)) (T, error) {
-	ctx, call := c.call(ctx, about)
-	for {
-		value, err := once(ctx, call, method)
-		if !call.again(ctx, err) {
-			call.end(err)
-			return value, err
-		}
-	}
-}
-
-// write makes a call that changes something in the cloud. It waits for the plugin even if its caller gives up, because to come
-// back while the change is still under way would let a retry run beside it; at the deadline it returns all the same, and the
-// object stays locked for writes until the plugin does, see StillRunningError. A write that the cloud refuses is not
-// repeated here: it consists of several calls of the plugin, and some of them may have been accepted.
-func write[T any](ctx context.Context, c *client, about subject, method func(context.Context) (T, error)) (T, error) {
-	ctx, call := c.call(ctx, about)
-	value, err := once(ctx, call, method)
-	call.end(err)
-	return value, err
-}
-
-// once makes one attempt. What a method returns that comes back too late is dropped.
-func once[T any](ctx context.Context, c *call, method func(context.Context) (T, error)) (T, error) {
+// A call that fails is not repeated here, whatever the cloud has said: its controller does that, which has a backoff for each object.
+func once[T any](ctx context.Context, of *client, about subject, method func(context.Context) (T, error)) (T, error) {
 	var zero T
+	ctx, c := of.call(ctx, about)
 	w, err := c.enter(ctx)
 	if err != nil {
+		c.end(err)
 		return zero, err
 	}
 	value := new(T)
@@ -100,13 +66,11 @@ func once[T any](ctx context.Context, c *call, method func(context.Context) (T, 
 		*value, err = method(ctx)
 		return err
 	})
-	if !c.about.write {
-		a.repeat = func(ctx context.Context) error { _, err := method(ctx); return err }
-	}
 	a.run()
 	err, back := a.wait()
 	err = c.finish(a.ctx, a.began, err)
-	a.cancel(nil)
+	a.release(back)
+	c.end(err)
 	if !back {
 		return zero, err
 	}
@@ -116,22 +80,17 @@ func once[T any](ctx context.Context, c *call, method func(context.Context) (T, 
 // enter waits until an attempt may be made.
 func (c *call) enter(ctx context.Context) (*waiter, error) {
 	start := time.Now()
-	if c.refusals > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadlineCause(ctx, c.refused.Add(patience), c.refusal)
-		defer cancel()
-	}
 	err := c.closed()
 	if err == nil && c.about.write {
 		err = c.afterOthers(ctx)
 	}
 	var w *waiter
 	if err == nil {
-		w, err = c.queue.enter(ctx, c.about, c.arrival)
+		w, err = c.queue.enter(ctx, c.about, c.timeout())
 	}
 	if err == nil {
 		if err = c.closed(); err != nil { // while it waited
-			c.queue.leave(w, outcome{err: err, label: outcomeCanceled})
+			c.queue.leave(w, outcome{err: err, label: outcomeCanceled, notMade: true})
 		}
 	}
 	waited := time.Since(start)
@@ -141,9 +100,7 @@ func (c *call) enter(ctx context.Context) (*waiter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("waiting to call the cloud for %s: %w", c.about.name, err)
 	}
-	c.arrival, c.admitted = w.arrival, w.admitted
 	w.request.asks(w.admitted)
-	c.attempts++
 	return w, nil
 }
 
@@ -166,39 +123,6 @@ func (c *call) afterOthers(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	}
-}
-
-// again reports whether an attempt that returned err is to be repeated, after it has waited for as long as the cloud asks for.
-func (c *call) again(ctx context.Context, err error) bool {
-	refusal, refused := throttled(err)
-	if !refused {
-		return false
-	}
-	now := time.Now()
-	if c.refusals++; c.refusals == 1 {
-		c.refused = now
-	}
-	c.refusal = err
-	requestOf(ctx).refused(c.admitted)
-	left := patience - now.Sub(c.refused)
-	if c.refusals >= mostRefusals || left <= 0 || refusal.RetryAfter >= left {
-		return false
-	}
-	if refusal.RetryAfter <= 0 {
-		return true
-	}
-	c.waited += refusal.RetryAfter
-	timer := time.NewTimer(refusal.RetryAfter)
-	defer timer.Stop()
-	if refusal.RetryAfter >= noticeAfter {
-		requestOf(ctx).waits(fmt.Sprintf("the cloud refused %s for %s and asks to wait for %s", c.about.name, c.about.key(), refusal.RetryAfter))
-	}
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -247,7 +171,6 @@ func (c *call) end(err error) {
 			attribute.String("cloud.object", c.about.object),
 			attribute.String("cloud.priority", c.priority.String()),
 			attribute.String("cloud.outcome", outcome),
-			attribute.Int("cloud.attempts", c.attempts),
 			attribute.Float64("cloud.waited_seconds", c.waited.Seconds()),
 		)
 	}

@@ -42,48 +42,14 @@ func (r *refusing) decorated(options Options) cloudprovider.Interface {
 	}, options)
 }
 
-func TestARefusedReadIsRepeated(t *testing.T) {
+// TestARefusedReadReturns: its controller repeats it, with a backoff for the object.
+func TestARefusedReadReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cloud := &refusing{refusals: 2, retryAfter: 5 * time.Second}
-		start := time.Now()
-		// The waits together are longer than the deadline, which is each attempt's.
-		if _, err := metadataOf(t, cloud.decorated(Options{CallTimeout: 3 * time.Second}), t.Context()); err != nil {
-			t.Errorf("error = %v, want none", err)
-		}
-		if took := time.Since(start); took != 13*time.Second || cloud.calls != 3 {
-			t.Errorf("%d calls in %s, want three of a second and two pauses of five", cloud.calls, took)
-		}
-	})
-}
-
-func TestARefusedListingIsRepeated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cloud := &refusing{refusals: 1}
-		pages := 0
-		err := provider.CapabilitiesOf(cloud.decorated(Options{})).ListInstances(t.Context(), func([]provider.Instance) error {
-			pages++
-			return nil
-		})
-		if err != nil || pages != 1 || cloud.calls != 2 {
-			t.Errorf("%d pages by %d calls, error %v; want one by two", pages, cloud.calls, err)
-		}
-	})
-}
-
-// TestAListingThatIsRefusedHalfwayIsNotRepeated: its pages have been handed on.
-func TestAListingThatIsRefusedHalfwayIsNotRepeated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		calls := 0
-		cloud := Decorate(&plugin{list: func(_ context.Context, yield func([]provider.Instance) error) error {
-			calls++
-			if err := yield(nil); err != nil {
-				return err
-			}
-			return errors.New("429 Too Many Requests")
-		}}, Options{})
-		err := provider.CapabilitiesOf(cloud).ListInstances(t.Context(), func([]provider.Instance) error { return nil })
-		if _, refused := throttled(err); !refused || calls != 1 {
-			t.Errorf("%d calls, error %v; want one and a ThrottledError", calls, err)
+		cloud := &refusing{refusals: 1, retryAfter: 5 * time.Second}
+		behind := cloud.decorated(Options{})
+		_, err := metadataOf(t, behind, t.Context())
+		if refusal, refused := throttled(err); !refused || refusal.RetryAfter != 5*time.Second || cloud.calls != 1 {
+			t.Errorf("%d calls, error %v; want one and its ThrottledError", cloud.calls, err)
 		}
 	})
 }
@@ -97,25 +63,4 @@ func TestARefusedWriteReturns(t *testing.T) {
 			t.Errorf("%d calls, error %v; want one and its ThrottledError", cloud.calls, err)
 		}
 	})
-}
-
-// TestTheCallerHearsOfALongRefusal: somebody may wait for a reason.
-func TestTheCallerHearsOfALongRefusal(t *testing.T) {
-	for name, cloud := range map[string]*refusing{
-		"refused again and again":        {refusals: 1000},
-		"asked to come again in an hour": {refusals: 1, retryAfter: time.Hour},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				start := time.Now()
-				_, err := metadataOf(t, cloud.decorated(Options{}), t.Context())
-				if _, refused := throttled(err); !refused {
-					t.Errorf("error = %v, want a ThrottledError", err)
-				}
-				if took := time.Since(start); took > patience+2*time.Second || cloud.calls > mostRefusals {
-					t.Errorf("the error came after %s and %d calls", took, cloud.calls)
-				}
-			})
-		})
-	}
 }

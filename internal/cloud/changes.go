@@ -4,35 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/provider"
 )
 
 // changeRoutes lets a plugin's ChangeRoutes through the queue. What became of each change has the types that errors of calls
 // have. If the cloud refused any of them for its quota, that counts as a call that was refused, and if it made none, as
-// of a call that failed. A change of a route whose last change has not returned is left out, and gets that as its error; but one that is
-// alone here, and was one of several there, is made.
+// of a call that failed. A change of a route whose last change is outstanding is left out, and gets that as its error.
 func (c *client) changeRoutes(plugin provider.ChangeRoutesFunc) provider.ChangeRoutesFunc {
 	return func(ctx context.Context, clusterName string, changes []provider.RouteChange) ([]error, error) {
 		results := make([]error, len(changes))
 		var free []provider.RouteChange
 		var places []int
 		about := c.about("ChangeRoutes", "")
-		about.changes = map[string]string{}
 		for i, change := range changes {
 			one := c.about("ChangeRoutes", destinationOf(change))
-			if len(changes) == 1 {
-				one.changes = map[string]string{one.object: textOf(change)}
-			}
 			if results[i] = c.queue.locked(one); results[i] == nil {
 				free, places = append(free, change), append(places, i)
 				about.several = append(about.several, one.object)
-				about.changes[one.object] = textOf(change)
 			}
 		}
 		if len(free) == 0 {
@@ -41,8 +32,8 @@ func (c *client) changeRoutes(plugin provider.ChangeRoutesFunc) provider.ChangeR
 		if len(free) == 1 {
 			about.object, about.several = about.several[0], nil
 		}
-		made, err := write(ctx, c, about, func(ctx context.Context) (made routesMade, err error) {
-			made.results, err = plugin(ctx, clusterName, free)
+		made, err := once(ctx, c, about, func(ctx context.Context) (made routesMade, err error) {
+			made.results, err = plugin(ctx, clusterName, copiesOfChanges(free))
 			if made.answered = err == nil; !made.answered {
 				return made, err
 			}
@@ -73,27 +64,6 @@ func (c *client) changeRoutes(plugin provider.ChangeRoutesFunc) provider.ChangeR
 type routesMade struct {
 	results  []error
 	answered bool
-}
-
-// textOf names what a change does: two that have the same are the same change.
-func textOf(change provider.RouteChange) string {
-	var parts []string
-	for _, route := range []*cloudprovider.Route{change.Old, change.New} {
-		if route == nil {
-			parts = append(parts, "none")
-			continue
-		}
-		parts = append(parts, fmt.Sprintf("%q", []string{route.Name, string(route.TargetNode), route.DestinationCIDR}))
-	}
-	if change.New != nil {
-		var addresses []string
-		for _, address := range change.New.TargetNodeAddresses {
-			addresses = append(addresses, fmt.Sprintf("%q", []string{string(address.Type), address.Address}))
-		}
-		slices.Sort(addresses)
-		parts = append(append(parts, fmt.Sprintf("%q", change.NameHint)), addresses...)
-	}
-	return strings.Join(parts, " ")
 }
 
 // destinationOf is what a change is about.
@@ -129,7 +99,7 @@ func summaryOf(results []error) error {
 func (c *client) changeTargets(plugin provider.ChangeTargetsFunc) provider.ChangeTargetsFunc {
 	return func(ctx context.Context, clusterName string, service *v1.Service, add, remove []*v1.Node) error {
 		return c.change(ctx, c.about("ChangeTargets", key(service)), func(ctx context.Context) error {
-			return plugin(ctx, clusterName, service.DeepCopy(), add, remove)
+			return plugin(ctx, clusterName, service.DeepCopy(), copiesOf(add), copiesOf(remove))
 		})
 	}
 }

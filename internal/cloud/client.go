@@ -1,30 +1,27 @@
-// Package cloud is the client of the plugin: all that controllers ask of a cloud goes through it. Calls wait by priority for
-// what the quota of their API leaves, which is found from the cloud's refusals; each has a deadline, is counted and timed, and
-// returns errors that say by their type whether to retry.
+// Package cloud is the client of the plugin: all that controllers ask of a cloud goes through it. A plugin that declares nothing gets as
+// many calls at the same time as from the reference, without deadlines, with arguments of their own, and never two about one object. Calls
+// wait by priority for that, and for what the quota of their API leaves, which is found from the cloud's own refusals.
 //
 // The decorated provider is a cloudprovider.Interface like the plugin itself, so that neither controllers nor plugins know
 // of it, and decorators can be stacked.
 //
-// What one call does stays its own matter. Who can delay whom:
+// Who can delay whom:
 //
-//	what happens to a call             the same object     others of its group                     other groups
-//	it fails                           -                   not at all                              not at all
-//	it panics                          -                   not at all                              not at all
-//	it is slow                         waits for it        a place less for slowAfter              a place less, if the bound on
-//	                                   (writes)                                                    calls under way is declared
-//	it hangs, deaf to its context      writes wait for     as if slow; its object goes behind      as if slow
-//	                                   ever, reads longer  others but refreshes the next time
-//	                                   and longer
-//	it is refused for a quota          goes behind others  the rate, until others are accepted     only if that group is refused
-//	                                   but refreshes       in between and it alone is refused      at the same time
-//	its refusal asks to wait           waits               a second for a read, not for a write;   as above
-//	                                                       twice as long with each further object
-//	                                                       that is refused, up to 30 s
-//	all fail, and so does a read       waits               one at a time, reads first              not at all
-//	that worked and is repeated
-//	many wait                          -                   by priority, then by arrival, which     what is declared as the bound of
-//	                                                       calls for one node share; every         all is shared, a tenth for each
-//	                                                       sixteenth is the oldest
+//	what happens to a call             the same object     others of its lane                   other lanes, other groups
+//	it fails, it panics                -                   not at all                           not at all
+//	it is under way                    waits for it        a place less                         not at all, or a place less of a declared bound
+//	it is outstanding                  gets an error,      not at all; its object goes behind   not at all
+//	                                   until it returns    others the next time
+//	eight of a method are outstanding  the same            wait for one of them                 not at all
+//	it is refused for a quota          goes behind others  not at all                           not at all
+//	two objects are refused within     waits               wait for the rate, and for what      the lanes of that group wait as well
+//	ten seconds                                            the cloud asks, up to 30 s
+//	all fail for long, reads that      waits               one at a time, reads first,          the lanes of that group as well
+//	worked among them                                      8 s apart at the most
+//	many wait                          -                   by priority, then by arrival; every  not at all, or by a declared bound, of which
+//	                                                       sixteenth is the oldest              a tenth is kept for each group
+//
+// A lane has the calls of one loop of the reference, see lane.go; a group has those that draw on one quota.
 //
 // The plugin's InstancesV2, Instances, Zones, LoadBalancer and Routes, which return what is called, are part of the call.
 //
@@ -47,32 +44,24 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-const (
-	// DefaultCallTimeout is the deadline of a call that reads.
-	DefaultCallTimeout = time.Minute
-	// DefaultWriteTimeout is the deadline of a call that changes a load balancer or a route. Plugins commonly wait in such
-	// a call until the cloud is done.
-	DefaultWriteTimeout = 10 * time.Minute
-	// severalTimeout is the longest deadline of a call that makes several changes: one that hangs holds up the others for no longer. A
-	// change that takes longer has all the time of a write when it is alone.
-	severalTimeout = time.Minute
-	// DefaultMaxInFlight is how many calls may be under way at once, not counting those that take longer than a second. A tenth is
-	// kept for each group.
-	DefaultMaxInFlight = 80
-)
-
-// ErrDeadline says that a call took longer than its deadline. It is a context.DeadlineExceeded as well.
+// ErrDeadline says that a call took longer than the deadline that the operator or the provider has set. It is a context.DeadlineExceeded as well.
 var ErrDeadline = fmt.Errorf("the cloud did not answer in time: %w", context.DeadlineExceeded)
 
 // Options bounds the calls to the cloud. A zero field takes its default.
 type Options struct {
-	// CallTimeout is the deadline of each call that reads; of a listing, the longest time from page to page.
+	// CallTimeout is the deadline of each call that reads; of a listing, the longest time from page to page. Zero: what the provider
+	// declares, or else none.
 	CallTimeout time.Duration
-	// WriteTimeout is the deadline of each call that changes something in the cloud.
+	// WriteTimeout is the deadline of each call that changes something in the cloud. Zero: what the provider declares, or else none.
 	WriteTimeout time.Duration
-	// MaxInFlight is how many calls may be under way at once, over all controllers. Zero: what the provider declares, or else
-	// DefaultMaxInFlight, against which calls count for a second only.
+	// Lifetime ends the contexts of calls that are under way: with the lease or the process. The end of a caller's own context does not,
+	// which could be for any reason. Nil: it does.
+	Lifetime context.Context
+	// MaxInFlight is how many calls may be under way at once, over all controllers, reads in any lane. Zero: what the provider declares, or
+	// else what the reference makes, see Concurrency.
 	MaxInFlight int
+	// Concurrency is how many calls of the loops of the reference may be under way at once.
+	Concurrency Concurrency
 	// QPS is how many calls a second are made at the most, over all controllers, and Burst how many of them at once after a
 	// pause. Zero: what the provider declares, or else no limit but the cloud's own, and a burst of one second's calls.
 	QPS   float64
@@ -95,8 +84,9 @@ type Options struct {
 
 // client is what all calls of one plugin share.
 type client struct {
-	readTimeout  time.Duration
+	readTimeout  time.Duration // 0: no deadline
 	writeTimeout time.Duration
+	lifetime     context.Context   // nil: calls live as long as their callers want
 	groups       map[string]string // of methods, as the provider declares
 	fence        func() error
 	writesFrom   func() time.Time // nil: writes never wait for what others have begun
@@ -111,18 +101,20 @@ type client struct {
 // does not offer is not offered, and provider.CapabilitiesOf the result is that of the plugin, with the same bounds.
 func Decorate(plugin cloudprovider.Interface, options Options) cloudprovider.Interface {
 	metrics := newMetrics(options.Registerer)
-	limits := provider.CapabilitiesOf(plugin).Limits
+	capabilities := provider.CapabilitiesOf(plugin)
+	limits := capabilities.Limits
 	options = options.within(limits)
 	burst := cmp.Or(options.Burst, max(1, int(options.QPS)))
 	calls := &client{
-		readTimeout:  cmp.Or(options.CallTimeout, DefaultCallTimeout),
-		writeTimeout: cmp.Or(options.WriteTimeout, DefaultWriteTimeout),
+		readTimeout:  options.CallTimeout,
+		writeTimeout: options.WriteTimeout,
+		lifetime:     options.Lifetime,
 		groups:       limits.Groups,
 		fence:        options.Fence,
 		writesFrom:   options.WritesFrom,
 		writes:       writesUnderWay{tell: options.OnWrites},
 		secrets:      options.Secrets,
-		queue: newQueue(groupNames(limits), cmp.Or(options.MaxInFlight, DefaultMaxInFlight), options.MaxInFlight > 0,
+		queue: newQueue(groupNames(limits), lanesOf(options.Concurrency, options.MaxInFlight, capabilities), options.MaxInFlight,
 			rate.Limit(options.QPS), burst, metrics),
 		tracer:  tracerOf(options.TracerProvider),
 		metrics: metrics,
@@ -135,14 +127,14 @@ func (o Options) within(limits provider.Limits) Options {
 	if o.QPS == 0 && limits.CallsPerSecond > 0 {
 		o.QPS, o.Burst = limits.CallsPerSecond, max(limits.Burst, 0)
 	}
-	if o.MaxInFlight == 0 {
-		o.MaxInFlight = max(limits.InFlight, 0)
-	}
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, max(limits.InFlight, 0))
+	o.CallTimeout = cmp.Or(o.CallTimeout, max(limits.Timeout, 0))
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, max(limits.WriteTimeout, 0))
 	return o
 }
 
-// Overdue returns an error if so many calls of a decorated provider have not returned, long after their deadlines, that no
-// more are made. Only a restart helps: the process is not ready any more.
+// Overdue returns an error if so many calls of a method of a decorated provider have not returned that no more can be outstanding. Only a
+// restart helps: the process is not ready any more.
 func Overdue(decoratedProvider cloudprovider.Interface) error {
 	if d, ok := decoratedProvider.(*decorated); ok {
 		return d.calls.queue.overdue()
@@ -167,79 +159,19 @@ func (c *client) closed() error {
 	return c.fence()
 }
 
-// change is write for a method that returns nothing but an error.
+// change is once for a method that returns nothing but an error.
 func (c *client) change(ctx context.Context, about subject, method func(context.Context) error) error {
-	_, err := write(ctx, c, about, func(ctx context.Context) (struct{}, error) { return struct{}{}, method(ctx) })
+	_, err := once(ctx, c, about, func(ctx context.Context) (struct{}, error) { return struct{}{}, method(ctx) })
 	return err
 }
 
-// worked notes a read that would work now.
-func (c *client) worked(about subject, repeat func(context.Context) error) {
-	c.queue.mu.Lock()
-	defer c.queue.mu.Unlock()
-	c.queue.of(about.group).keepCanary(canary{about, repeat})
-}
-
-// took logs what a call has changed for its group, and begins a check of the cloud if one is due.
-func (c *client) took(ctx context.Context, about subject, changed change) {
+// took logs what a call has changed for its group.
+func (c *client) took(ctx context.Context, changed change) {
 	logger := logr.FromContextOrDiscard(ctx).WithValues("group", changed.group)
 	if changed.closed {
 		logger.Info("The cloud answers again", "since", changed.since)
 	}
-	if changed.own {
-		logger.Info("The cloud refuses calls for one object and accepts others; the rate of the others is not reduced",
-			"operation", about.name, "object", about.object)
+	if changed.opened {
+		logger.Error(changed.err, "The cloud fails all calls of a group; holding them back", "since", changed.since, "failures", changed.count)
 	}
-	if changed.check {
-		go c.check(context.WithoutCancel(ctx), changed.group)
-	}
-}
-
-// check repeats reads that worked before, to see whether the cloud answers at all. One answer says that it does. Where no read
-// ever worked, that all others fail has to do.
-func (c *client) check(ctx context.Context, group string) {
-	failed := false
-	for range maxChecks {
-		known := c.queue.takeCanary(group)
-		if known == nil {
-			break
-		}
-		if c.closed() != nil {
-			return
-		}
-		switch label, rejected := c.repeat(ctx, known); {
-		case outcome{label: label, rejected: rejected}.answered():
-			c.queue.endCheck(group, known, false)
-			return
-		case label != outcomePanic:
-			failed = true
-		}
-	}
-	if changed := c.queue.endCheck(group, nil, failed); changed.opened {
-		logr.FromContextOrDiscard(ctx).Error(changed.err, "The cloud fails all calls of a group; holding them back",
-			"group", changed.group, "since", changed.since, "failures", changed.count)
-	}
-}
-
-// repeat makes a read again that worked before. It names what became of it, and says whether the cloud blames the request.
-func (c *client) repeat(ctx context.Context, known *canary) (label string, rejected bool) {
-	ctx, call := c.call(ctx, known.about)
-	ctx, cancel := context.WithTimeoutCause(ctx, c.readTimeout, ErrDeadline)
-	defer cancel()
-	done := make(chan error, 1)
-	began := time.Now()
-	go func() {
-		err := Protect(known.about.name, func() error { return c.shown(classify(known.repeat(ctx))) }, func(err error) { done <- err })
-		done <- c.shown(err) // of a panic
-	}()
-	var err error
-	select {
-	case err = <-done:
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	}
-	err = call.finish(ctx, began, err)
-	call.end(err)
-	label, _ = labeled(ctx, err)
-	return label, label == outcomeError && isRequestError(err)
 }

@@ -70,15 +70,16 @@ func (d *decorated) Capabilities() provider.Capabilities {
 	if list := capabilities.ListLoadBalancers; list != nil {
 		capabilities.ListLoadBalancers = func(ctx context.Context, clusterName string) ([]provider.LoadBalancer, error) {
 			about := d.calls.about("ListLoadBalancers", "")
-			return read(ctx, d.calls, about, func(ctx context.Context) ([]provider.LoadBalancer, error) {
-				return list(ctx, clusterName)
+			return once(ctx, d.calls, about, func(ctx context.Context) ([]provider.LoadBalancer, error) {
+				listed, err := list(ctx, clusterName)
+				return copiesOfBalancers(listed), err
 			})
 		}
 	}
 	if replace := capabilities.ReplaceRoute; replace != nil {
 		capabilities.ReplaceRoute = func(ctx context.Context, clusterName string, old, replacement *cloudprovider.Route) error {
 			return d.calls.change(ctx, d.calls.about("ReplaceRoute", old.DestinationCIDR), func(ctx context.Context) error {
-				return replace(ctx, clusterName, old, replacement)
+				return replace(ctx, clusterName, copyOfRoute(old), copyOfRoute(replacement))
 			})
 		}
 	}

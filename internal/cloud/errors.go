@@ -25,6 +25,7 @@ func classify(err error) error {
 		errors.Is(err, cloudprovider.ImplementedElsewhere),
 		errors.Is(err, context.Canceled),
 		errors.Is(err, context.DeadlineExceeded),
+		errors.Is(err, ErrStillRunning),
 		provider.IsTerminal(err),
 		errors.As(err, &retry):
 		return err
@@ -97,7 +98,7 @@ func outcomeOf(err error) string {
 		return outcomeUnavailable
 	case provider.IsTerminal(err):
 		return outcomeTerminal
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrStillRunning):
 		return outcomeTimeout
 	case errors.Is(err, context.Canceled):
 		return outcomeCanceled

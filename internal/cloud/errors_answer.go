@@ -39,10 +39,12 @@ var refusalStatuses = []int{
 	http.StatusBadRequest, http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests, http.StatusServiceUnavailable,
 }
 
-// refused reports whether the cloud refused the call for a quota of calls. The more exact says it: first an error code, then the
-// status 429, then whole phrases. A quota of something else, such as of machines, is not meant.
+// refused reports whether the cloud refused the call for a quota of calls, by its API's own code or status; a whole phrase decides where the
+// status alone does not. A quota of something else, such as of machines, is not meant, nor is a limiter inside of the plugin or its SDK.
 func (a answer) refused() bool {
 	switch {
+	case saysNotSent.MatchString(a.text):
+		return false
 	case slices.ContainsFunc(a.codes, isRefusalCode.MatchString):
 		return true
 	case len(a.codes) == 0 && saysRefusalCode.MatchString(a.text):
@@ -53,10 +55,8 @@ func (a answer) refused() bool {
 		return true
 	case a.typed && len(a.codes) > 0: // the code is known, and is another one
 		return false
-	case len(a.statuses) > 0 && !slices.ContainsFunc(a.statuses, isRefusalStatus):
-		return false
 	default:
-		return saysThrottled.MatchString(a.text) && !saysNotSent.MatchString(a.text)
+		return slices.ContainsFunc(a.statuses, isRefusalStatus) && saysThrottled.MatchString(a.text)
 	}
 }
 

@@ -129,10 +129,10 @@ func azureMessages() map[string]message {
 		// azuredisk-csi-driver issue 773, both.
 		"Azure legacy, writes": refusalFor(303*time.Second, legacyAzure(302, 429, `{"error":{"code":"SubscriptionRequestsThrottled","message":"Number of write requests for subscription 'XYZ'`+
 			` exceeded the limit of '1200' for time interval '01:00:00'. Please try again after '303' seconds."}}`)),
-		"Azure legacy, its client waits":      refusalFor(297*time.Second, legacyAzure(297, 0, "azure cloud provider throttled for operation DiskCreateOrUpdate with reason 'client throttled'")),
-		"Azure legacy, its client waits long": refusalFor(600*time.Second, legacyAzure(600, 0, "azure cloud provider throttled for operation LBCreateOrUpdate with reason 'client throttled'")),
+		"Azure legacy, its client waits":      fault(legacyAzure(297, 0, "azure cloud provider throttled for operation DiskCreateOrUpdate with reason 'client throttled'")),
+		"Azure legacy, its client waits long": fault(legacyAzure(600, 0, "azure cloud provider throttled for operation LBCreateOrUpdate with reason 'client throttled'")),
 		// pkg/retry/azure_error.go, GetRateLimitError.
-		"Azure legacy, its client's rate": refused(legacyAzure(0, 0, `azure cloud provider rate limited(write) for operation "LBCreateOrUpdate"`)),
+		"Azure legacy, its client's rate": fault(legacyAzure(0, 0, `azure cloud provider rate limited(write) for operation "LBCreateOrUpdate"`)),
 		// terraform-provider-azurerm issue 19146.
 		"Azure legacy, compute": refused(legacyAzure(0, 429, `{"error":{"code":"OperationNotAllowed","message":"The server rejected the request because too many requests have`+
 			` been received for this subscription.","details":[{"code":"TooManyRequests","target":"HighCostGet30Min"}]}}`)),
@@ -160,9 +160,9 @@ func azureMessages() map[string]message {
 			" additional tokens are available.", nil)),
 		"Azure, header":     inHeader(17*time.Second, azcore(429, "TooManyRequests", "The request is being throttled.", retryAfter("17"))),
 		"Azure, long":       inHeader(MaxRetryAfter, azcore(429, "TooManyRequests", "The request is being throttled.", retryAfter("86400"))),
-		"Azure, its client": inHeader(90*time.Second, &azureThrottleError{RetryAfter: time.Now().Add(90 * time.Second)}),
+		"Azure, its client": fault(&azureThrottleError{RetryAfter: time.Now().Add(90 * time.Second)}),
 		// pkg/azclient/policy/ratelimit, ErrRateLimitReached.
-		"Azure, its client's rate": refused(text("rate limit reached")),
+		"Azure, its client's rate": fault(text("rate limit reached")),
 		// terraform-provider-azurerm issue 25417.
 		"Azure, 429 for a resource that is being changed": blames(azcore(429, "RetryableError", "A retryable error occurred.", retryAfter("10"))),
 		"Azure, 429 for another operation":                blames(azcore(429, "AnotherOperationInProgress", "Another operation on this or dependent resource is in progress.", nil)),
@@ -272,9 +272,9 @@ func otherMessages() map[string]message {
 		"Yandex, a quota of balancers": fault(text("rpc error: code = ResourceExhausted desc = Quota limit ylb.networkLoadBalancers.count exceeded")),
 		// steampipe-plugin-alicloud issue 483.
 		"Alibaba":        refused(text("SDK.ServerError\nErrorCode: Throttling.User\nRequestId: 1\nMessage: Request was denied due to user flow control.")),
-		"Alibaba, words": refused(text("Request was denied due to user flow control.")),
+		"Alibaba, words": fault(text("Request was denied due to user flow control.")),
 		// The error code APIGW.0308 of its API Gateway.
-		"Huawei Cloud": refused(text("The throttling threshold has been reached: policy user over ratelimit,limit:60,time:1 minute")),
+		"Huawei Cloud": fault(text("The throttling threshold has been reached: policy user over ratelimit,limit:60,time:1 minute")),
 		"Scaleway":     refused(text("scaleway-sdk-go: http error 429 Too Many Requests: too many requests")),
 		// KubeVirt: the cloud is a Kubernetes API.
 		"Kubernetes, requests": onlyTyped(refusalFor(5*time.Second, apierrors.NewTooManyRequests("the server is busy", 5))),

@@ -100,7 +100,6 @@ func TestWaitIsBounded(t *testing.T) {
 			errors.New("429 Too Many Requests: " + lead + number + unit),
 			&provider.ThrottledError{RetryAfter: wait, Err: errors.New("x")},
 			fmt.Errorf("wrapped: %w", &provider.ThrottledError{RetryAfter: wait, Err: errors.New("x")}),
-			&azureThrottleError{RetryAfter: time.Now().Add(wait)},
 			google(429, "x", "y", retryAfter(number)),
 		} {
 			refusal, refused := throttled(classify(err))

@@ -49,6 +49,7 @@ var saysStatus = regexp.MustCompile(`(?:` + strings.Join([]string{
 	`\b(?:GET|HEAD|POST|PUT|PATCH|DELETE) \S+: `, // godo: "GET https://api...: 429"
 }, "|") + `)([45]\d\d)(?:$|[\s,;:)\]}"'\\]|\.(?:\s|$))` +
 	`|\bgot ([45]\d\d) instead\b` + // gophercloud
+	`|\b(429) Too Many Requests\b` + // http.Response.Status
 	`|(?:^|: )\[([45]\d\d)\] [A-Z\[]` + // linodego
 	`|^(429)(?:$|: .{0,20}\bRetry-After)`)
 
@@ -60,6 +61,9 @@ var saysStatusInWords = []struct {
 	{regexp.MustCompile(`\bBad request with: \[[A-Z]+ `), 400},
 	{regexp.MustCompile(`\bRequest forbidden: \[[A-Z]+ `), 403},
 	{regexp.MustCompile(`\bResource not found: \[[A-Z]+ `), 404},
+	{regexp.MustCompile(`\bToo many requests have been sent in a given amount of time\b`), 429},
+	// gRPC has codes of its own. This one is also that of a quota of objects, so that the words decide.
+	{regexp.MustCompile(`\brpc error: code = ResourceExhausted\b`), 503},
 }
 
 // statusesIn returns the HTTP statuses from 400 on that a text names.
@@ -88,16 +92,16 @@ var saysThrottled = regexp.MustCompile(`(?i)` + strings.Join([]string{
 	`(?:^|[:"'(,;.]\s?)rate exceeded\b`,                                // AWS; not "Operation rate exceeded", which is a resource's
 	`\bquota exceeded for quota (?:metric|group)\b`,                    // Google
 	`\bnumber of (?:'?\w+'? )?requests for .* exceeded the\b`,          // Azure's Resource Manager
-	`\bcloud provider (?:throttled for operation|rate limited\()`,      // cloud-provider-azure, its own limit or a Retry-After from before
 	`(?:^|: )throttled(?:, (?:please )?(?:re)?try| by)\b`,              // also provider.ThrottledError as a text
 	`\bdue to (?:user |request |api )?(?:throttling\b|flow control\b)`, // Alibaba Cloud
 	`\bthrottling threshold has been reached\b`,                        // Huawei Cloud
 	`\b(?:requests?|calls?|operations?|client|application) (?:(?:has|have) been|was|were|(?:is|are)(?: being)?) (?:throttled\b|rate[ -]limited\b)`,
 }, "|"))
 
-// saysNotSent finds the words of OCI's circuit breaker, which lets one call through at a time after failures: "too many requests, so this
-// request was not sent". It is no quota.
-var saysNotSent = regexp.MustCompile(`\bthis request was not sent to the\b`)
+// saysNotSent finds the words of limiters in plugins and SDKs, which refuse a call that the cloud never gets. Azure's own limit, or a
+// Retry-After from before: "azure cloud provider throttled for operation X". Azure's and OCI's own limit: "rate limited(read) for operation".
+// OCI's circuit breaker, which lets one call through at a time after failures: "too many requests, so this request was not sent".
+var saysNotSent = regexp.MustCompile(`\bthis request was not sent to the\b|\bcloud provider throttled for operation\b|\brate limited\((?:read|write)\)`)
 
 // saysObjectBusy finds Azure's answers with status 429, or none, about an object that is being changed, and about its own failures
 // inside: kubernetes-sigs/cloud-provider-azure#792.

@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"context"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,23 +16,23 @@ type instancesV2 struct {
 }
 
 func (i *instancesV2) InstanceExists(ctx context.Context, node *v1.Node) (bool, error) {
-	return read(ctx, i.calls, i.calls.about("InstanceExists", node.Name),
+	return once(ctx, i.calls, i.calls.about("InstanceExists", node.Name),
 		within(i.plugin, func(ctx context.Context, plugin cloudprovider.InstancesV2) (bool, error) {
-			return plugin.InstanceExists(ctx, node)
+			return plugin.InstanceExists(ctx, node.DeepCopy())
 		}))
 }
 
 func (i *instancesV2) InstanceShutdown(ctx context.Context, node *v1.Node) (bool, error) {
-	return read(ctx, i.calls, i.calls.about("InstanceShutdown", node.Name),
+	return once(ctx, i.calls, i.calls.about("InstanceShutdown", node.Name),
 		within(i.plugin, func(ctx context.Context, plugin cloudprovider.InstancesV2) (bool, error) {
-			return plugin.InstanceShutdown(ctx, node)
+			return plugin.InstanceShutdown(ctx, node.DeepCopy())
 		}))
 }
 
 func (i *instancesV2) InstanceMetadata(ctx context.Context, node *v1.Node) (*cloudprovider.InstanceMetadata, error) {
-	return read(ctx, i.calls, i.calls.about("InstanceMetadata", node.Name),
+	return once(ctx, i.calls, i.calls.about("InstanceMetadata", node.Name),
 		within(i.plugin, func(ctx context.Context, plugin cloudprovider.InstancesV2) (*cloudprovider.InstanceMetadata, error) {
-			return plugin.InstanceMetadata(ctx, node)
+			return plugin.InstanceMetadata(ctx, node.DeepCopy())
 		}))
 }
 
@@ -42,35 +43,37 @@ type instances struct {
 }
 
 func (i *instances) NodeAddresses(ctx context.Context, name types.NodeName) ([]v1.NodeAddress, error) {
-	return read(ctx, i.calls, i.calls.about("NodeAddresses", string(name)),
+	return once(ctx, i.calls, i.calls.about("NodeAddresses", string(name)),
 		within(i.plugin, func(ctx context.Context, plugin cloudprovider.Instances) ([]v1.NodeAddress, error) {
-			return plugin.NodeAddresses(ctx, name)
+			addresses, err := plugin.NodeAddresses(ctx, name)
+			return slices.Clone(addresses), err
 		}))
 }
 
 func (i *instances) NodeAddressesByProviderID(ctx context.Context, providerID string) ([]v1.NodeAddress, error) {
-	return read(ctx, i.calls, i.calls.about("NodeAddressesByProviderID", providerID),
+	return once(ctx, i.calls, i.calls.about("NodeAddressesByProviderID", providerID),
 		within(i.plugin, func(ctx context.Context, plugin cloudprovider.Instances) ([]v1.NodeAddress, error) {
-			return plugin.NodeAddressesByProviderID(ctx, providerID)
+			addresses, err := plugin.NodeAddressesByProviderID(ctx, providerID)
+			return slices.Clone(addresses), err
 		}))
 }
 
 func (i *instances) InstanceID(ctx context.Context, name types.NodeName) (string, error) {
-	return read(ctx, i.calls, i.calls.about("InstanceID", string(name)),
+	return once(ctx, i.calls, i.calls.about("InstanceID", string(name)),
 		within(i.plugin, func(ctx context.Context, plugin cloudprovider.Instances) (string, error) {
 			return plugin.InstanceID(ctx, name)
 		}))
 }
 
 func (i *instances) InstanceType(ctx context.Context, name types.NodeName) (string, error) {
-	return read(ctx, i.calls, i.calls.about("InstanceType", string(name)),
+	return once(ctx, i.calls, i.calls.about("InstanceType", string(name)),
 		within(i.plugin, func(ctx context.Context, plugin cloudprovider.Instances) (string, error) {
 			return plugin.InstanceType(ctx, name)
 		}))
 }
 
 func (i *instances) InstanceTypeByProviderID(ctx context.Context, providerID string) (string, error) {
-	return read(ctx, i.calls, i.calls.about("InstanceTypeByProviderID", providerID),
+	return once(ctx, i.calls, i.calls.about("InstanceTypeByProviderID", providerID),
 		within(i.plugin, func(ctx context.Context, plugin cloudprovider.Instances) (string, error) {
 			return plugin.InstanceTypeByProviderID(ctx, providerID)
 		}))
@@ -79,26 +82,26 @@ func (i *instances) InstanceTypeByProviderID(ctx context.Context, providerID str
 func (i *instances) AddSSHKeyToAllInstances(ctx context.Context, user string, keyData []byte) error {
 	return i.calls.change(ctx, i.calls.about("AddSSHKeyToAllInstances", ""),
 		withinChange(i.plugin, func(ctx context.Context, plugin cloudprovider.Instances) error {
-			return plugin.AddSSHKeyToAllInstances(ctx, user, keyData)
+			return plugin.AddSSHKeyToAllInstances(ctx, user, slices.Clone(keyData))
 		}))
 }
 
 func (i *instances) CurrentNodeName(ctx context.Context, hostname string) (types.NodeName, error) {
-	return read(ctx, i.calls, i.calls.about("CurrentNodeName", hostname),
+	return once(ctx, i.calls, i.calls.about("CurrentNodeName", hostname),
 		within(i.plugin, func(ctx context.Context, plugin cloudprovider.Instances) (types.NodeName, error) {
 			return plugin.CurrentNodeName(ctx, hostname)
 		}))
 }
 
 func (i *instances) InstanceExistsByProviderID(ctx context.Context, providerID string) (bool, error) {
-	return read(ctx, i.calls, i.calls.about("InstanceExistsByProviderID", providerID),
+	return once(ctx, i.calls, i.calls.about("InstanceExistsByProviderID", providerID),
 		within(i.plugin, func(ctx context.Context, plugin cloudprovider.Instances) (bool, error) {
 			return plugin.InstanceExistsByProviderID(ctx, providerID)
 		}))
 }
 
 func (i *instances) InstanceShutdownByProviderID(ctx context.Context, providerID string) (bool, error) {
-	return read(ctx, i.calls, i.calls.about("InstanceShutdownByProviderID", providerID),
+	return once(ctx, i.calls, i.calls.about("InstanceShutdownByProviderID", providerID),
 		within(i.plugin, func(ctx context.Context, plugin cloudprovider.Instances) (bool, error) {
 			return plugin.InstanceShutdownByProviderID(ctx, providerID)
 		}))
@@ -111,21 +114,21 @@ type zones struct {
 }
 
 func (z *zones) GetZone(ctx context.Context) (cloudprovider.Zone, error) {
-	return read(ctx, z.calls, z.calls.about("GetZone", ""),
+	return once(ctx, z.calls, z.calls.about("GetZone", ""),
 		within(z.plugin, func(ctx context.Context, plugin cloudprovider.Zones) (cloudprovider.Zone, error) {
 			return plugin.GetZone(ctx)
 		}))
 }
 
 func (z *zones) GetZoneByProviderID(ctx context.Context, providerID string) (cloudprovider.Zone, error) {
-	return read(ctx, z.calls, z.calls.about("GetZoneByProviderID", providerID),
+	return once(ctx, z.calls, z.calls.about("GetZoneByProviderID", providerID),
 		within(z.plugin, func(ctx context.Context, plugin cloudprovider.Zones) (cloudprovider.Zone, error) {
 			return plugin.GetZoneByProviderID(ctx, providerID)
 		}))
 }
 
 func (z *zones) GetZoneByNodeName(ctx context.Context, name types.NodeName) (cloudprovider.Zone, error) {
-	return read(ctx, z.calls, z.calls.about("GetZoneByNodeName", string(name)),
+	return once(ctx, z.calls, z.calls.about("GetZoneByNodeName", string(name)),
 		within(z.plugin, func(ctx context.Context, plugin cloudprovider.Zones) (cloudprovider.Zone, error) {
 			return plugin.GetZoneByNodeName(ctx, name)
 		}))
@@ -134,9 +137,9 @@ func (z *zones) GetZoneByNodeName(ctx context.Context, name types.NodeName) (clo
 // key names a Service.
 func key(service *v1.Service) string { return service.Namespace + "/" + service.Name }
 
-// loadBalancer is cloudprovider.LoadBalancer as controllers call it. Each call has a Service of its own: plugins of DigitalOcean and
-// OpenStack write annotations into the one that they are given, and may still do so after their call was abandoned. Two that share a
-// map would end the process, which no recover prevents. Nodes are shared with the cache, as in the reference.
+// loadBalancer is cloudprovider.LoadBalancer as controllers call it. Each call has a Service and Nodes of its own: plugins of DigitalOcean
+// and OpenStack write annotations into the Service that they are given, and may still do so after their call was given up. Two that share
+// a map would end the process, which no recover prevents.
 type loadBalancer struct {
 	plugin *accessor[cloudprovider.LoadBalancer]
 	calls  *client
@@ -160,42 +163,31 @@ type found struct {
 	exists bool
 }
 
-// get is GetLoadBalancer as an attempt makes it.
-func (l *loadBalancer) get(clusterName string, service *v1.Service) func(context.Context) (found, error) {
-	return within(l.plugin, func(ctx context.Context, plugin cloudprovider.LoadBalancer) (found, error) {
-		status, exists, err := plugin.GetLoadBalancer(ctx, clusterName, service.DeepCopy())
-		return found{status, exists}, err
-	})
-}
-
 func (l *loadBalancer) GetLoadBalancer(ctx context.Context, clusterName string, service *v1.Service) (
 	*v1.LoadBalancerStatus, bool, error,
 ) {
-	got, err := read(ctx, l.calls, l.calls.about("GetLoadBalancer", key(service)), l.get(clusterName, service))
+	got, err := once(ctx, l.calls, l.calls.about("GetLoadBalancer", key(service)),
+		within(l.plugin, func(ctx context.Context, plugin cloudprovider.LoadBalancer) (found, error) {
+			status, exists, err := plugin.GetLoadBalancer(ctx, clusterName, service.DeepCopy())
+			return found{status.DeepCopy(), exists}, err
+		}))
 	return got.status, got.exists, err
 }
 
 func (l *loadBalancer) EnsureLoadBalancer(ctx context.Context, clusterName string, service *v1.Service, nodes []*v1.Node) (
 	*v1.LoadBalancerStatus, error,
 ) {
-	status, err := write(ctx, l.calls, l.calls.about("EnsureLoadBalancer", key(service)),
+	return once(ctx, l.calls, l.calls.about("EnsureLoadBalancer", key(service)),
 		within(l.plugin, func(ctx context.Context, plugin cloudprovider.LoadBalancer) (*v1.LoadBalancerStatus, error) {
-			return plugin.EnsureLoadBalancer(ctx, clusterName, service.DeepCopy(), nodes)
+			status, err := plugin.EnsureLoadBalancer(ctx, clusterName, service.DeepCopy(), copiesOf(nodes))
+			return status.DeepCopy(), err
 		}))
-	if err == nil {
-		// By asking for this one it can be seen whether the cloud answers when writes begin to fail.
-		l.calls.worked(l.calls.about("GetLoadBalancer", key(service)), func(ctx context.Context) error {
-			_, err := l.get(clusterName, service)(ctx)
-			return err
-		})
-	}
-	return status, err
 }
 
 func (l *loadBalancer) UpdateLoadBalancer(ctx context.Context, clusterName string, service *v1.Service, nodes []*v1.Node) error {
 	return l.calls.change(ctx, l.calls.about("UpdateLoadBalancer", key(service)),
 		withinChange(l.plugin, func(ctx context.Context, plugin cloudprovider.LoadBalancer) error {
-			return plugin.UpdateLoadBalancer(ctx, clusterName, service.DeepCopy(), nodes)
+			return plugin.UpdateLoadBalancer(ctx, clusterName, service.DeepCopy(), copiesOf(nodes))
 		}))
 }
 
@@ -213,22 +205,23 @@ type routes struct {
 }
 
 func (r *routes) ListRoutes(ctx context.Context, clusterName string) ([]*cloudprovider.Route, error) {
-	return read(ctx, r.calls, r.calls.about("ListRoutes", ""),
+	return once(ctx, r.calls, r.calls.about("ListRoutes", ""),
 		within(r.plugin, func(ctx context.Context, plugin cloudprovider.Routes) ([]*cloudprovider.Route, error) {
-			return plugin.ListRoutes(ctx, clusterName)
+			listed, err := plugin.ListRoutes(ctx, clusterName)
+			return copiesOfRoutes(listed), err
 		}))
 }
 
 func (r *routes) CreateRoute(ctx context.Context, clusterName, nameHint string, route *cloudprovider.Route) error {
 	return r.calls.change(ctx, r.calls.about("CreateRoute", route.DestinationCIDR),
 		withinChange(r.plugin, func(ctx context.Context, plugin cloudprovider.Routes) error {
-			return plugin.CreateRoute(ctx, clusterName, nameHint, route)
+			return plugin.CreateRoute(ctx, clusterName, nameHint, copyOfRoute(route))
 		}))
 }
 
 func (r *routes) DeleteRoute(ctx context.Context, clusterName string, route *cloudprovider.Route) error {
 	return r.calls.change(ctx, r.calls.about("DeleteRoute", route.DestinationCIDR),
 		withinChange(r.plugin, func(ctx context.Context, plugin cloudprovider.Routes) error {
-			return plugin.DeleteRoute(ctx, clusterName, route)
+			return plugin.DeleteRoute(ctx, clusterName, copyOfRoute(route))
 		}))
 }

@@ -142,7 +142,7 @@ func limitsFor(bad []badObject, healthy []string) map[string]time.Duration {
 		if !refused[group] {
 			limits[group] = 0
 		}
-		limits[group] += 2*usual + slowAfter + probeTurn
+		limits[group] += 2*usual + probeTurn + lastProbe // the breaker may be open
 	}
 	return limits
 }

@@ -10,52 +10,38 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-// list makes a listing, whose deadline starts anew with each page. It returns at the deadline even if the plugin ignores its
-// context; what such a plugin still lists is not handed on. A listing that is refused is repeated as a read is, unless it has
-// handed pages on.
+// list makes a listing. Each page shows that it goes on. It returns when its caller gives up; what the plugin still lists then is not
+// handed on.
 func (c *client) list(ctx context.Context, about subject, list provider.ListInstancesFunc,
 	yield func([]provider.Instance) error,
 ) error {
 	ctx, call := c.call(ctx, about)
-	for {
-		started, err := call.listOnce(ctx, list, yield)
-		if started || !call.again(ctx, err) {
-			call.end(err)
-			return err
-		}
-	}
+	err := call.list(ctx, list, yield)
+	call.end(err)
+	return err
 }
 
-// listOnce makes one attempt at a listing, and says whether it handed pages on.
-func (c *call) listOnce(ctx context.Context, list provider.ListInstancesFunc, yield func([]provider.Instance) error) (
-	started bool, err error,
-) {
+func (c *call) list(ctx context.Context, list provider.ListInstancesFunc, yield func([]provider.Instance) error) error {
 	w, err := c.enter(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
 	pages := &pages{yield: yield, seen: c.metrics.pages.WithLabelValues(c.about.name)}
 	a := c.begin(ctx, w, func(ctx context.Context) error {
 		err := list(ctx, pages.next)
-		if _, refused := pages.end(); refused != nil {
+		if refused := pages.end(); refused != nil {
 			return nil // the caller's own error says nothing about the cloud
 		}
 		return err
 	})
-	a.repeat = func(ctx context.Context) error { return list(ctx, func([]provider.Instance) error { return nil }) }
-	defer a.cancel(nil)
 	pages.attempt = a
 	a.run()
 	err, back := a.wait()
-	started, refused := pages.end() // also of a plugin that is not back, or has panicked
-	switch {
-	case !back:
-		return true, c.finish(a.ctx, a.began, err)
-	case refused != nil:
-		return true, refused
-	default:
-		return started, c.finish(a.ctx, a.began, err)
+	defer a.release(back)
+	if refused := pages.end(); back && refused != nil { // also of a plugin that is not back, or has panicked
+		return refused
 	}
+	return c.finish(a.ctx, a.began, err)
 }
 
 // pages hands the pages of a listing on, until it has returned, an error has been met or nobody waits for them any more.
@@ -65,7 +51,6 @@ type pages struct {
 	attempt *attempt
 
 	mu      sync.Mutex
-	started bool
 	refused error // what yield returned
 	over    bool
 }
@@ -80,20 +65,19 @@ func (p *pages) next(page []provider.Instance) error {
 		return p.refused
 	}
 	p.attempt.pause() // what is done with a page does not count
-	p.started = true
 	p.seen.Inc()
 	p.refused = p.yield(page)
-	p.attempt.extend()
+	p.attempt.goesOn()
 	return p.refused
 }
 
 // errOver is what a page meets that comes when the listing has returned, or nobody waits for it any more.
 var errOver = errors.New("the listing is over")
 
-// end returns when no page is being handed on, and lets none be from now on. It returns whether there was one, and what yield returned.
-func (p *pages) end() (started bool, refused error) {
+// end returns when no page is being handed on, and lets none be from now on. It returns what yield returned.
+func (p *pages) end() (refused error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.over = true
-	return p.started, p.refused
+	return p.refused
 }

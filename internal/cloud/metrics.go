@@ -12,19 +12,18 @@ import (
 // metrics show what this process does at the cloud's API. The label group has the few values that operation.go names and a
 // provider declares.
 type metrics struct {
-	calls     *prometheus.CounterVec
-	duration  *prometheus.HistogramVec
-	pages     *prometheus.CounterVec
-	queued    *prometheus.HistogramVec
-	panics    *prometheus.CounterVec
-	inFlight  *prometheus.GaugeVec
-	waiting   *prometheus.GaugeVec
-	rateLimit *prometheus.GaugeVec
-	refusals  *prometheus.CounterVec
-	own       *prometheus.GaugeVec
-	abandoned *prometheus.GaugeVec
-	given     *prometheus.CounterVec
-	breaker   *prometheus.GaugeVec
+	calls       *prometheus.CounterVec
+	duration    *prometheus.HistogramVec
+	pages       *prometheus.CounterVec
+	queued      *prometheus.HistogramVec
+	panics      *prometheus.CounterVec
+	inFlight    *prometheus.GaugeVec
+	waiting     *prometheus.GaugeVec
+	rateLimit   *prometheus.GaugeVec
+	refusals    *prometheus.CounterVec
+	outstanding *prometheus.GaugeVec
+	given       *prometheus.CounterVec
+	breaker     *prometheus.GaugeVec
 }
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
@@ -54,7 +53,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		}, []string{"operation"}),
 		inFlight: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: names.MetricCloudCallsInFlight,
-			Help: "Calls to the cloud that are under way, by group, without those that were abandoned.",
+			Help: "Calls to the cloud that are under way, by group, without those that are outstanding.",
 		}, []string{"group"}),
 		waiting: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: names.MetricCloudCallsWaiting,
@@ -68,17 +67,13 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Name: names.MetricCloudRefusals,
 			Help: "Calls that the cloud refused for its quota, by group.",
 		}, []string{"group"}),
-		own: factory.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "mooring_cloud_refused_objects",
-			Help: "Objects that the cloud refuses again and again while it accepts others, by group. They slow nobody else.",
-		}, []string{"group"}),
-		abandoned: factory.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "mooring_cloud_calls_abandoned",
-			Help: "Calls that the plugin has not returned from although their deadline has passed, by group. They hold no place any more.",
+		outstanding: factory.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "mooring_cloud_calls_outstanding",
+			Help: "Calls that have not returned for so long that they no longer count as under way, by group. No other call about their objects is made.",
 		}, []string{"group"}),
 		given: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "mooring_cloud_calls_abandoned_total",
-			Help: "Calls that were abandoned at their deadline, by group.",
+			Name: "mooring_cloud_calls_outstanding_total",
+			Help: "Calls that have not returned for so long that they no longer counted as under way, by group.",
 		}, []string{"group"}),
 		breaker: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: names.MetricCloudBreakerOpen,
@@ -94,7 +89,7 @@ func (m *metrics) observe(operation, outcome string, took time.Duration) {
 
 // begin shows a group from the beginning, and not only once something has happened.
 func (m *metrics) begin(group string) {
-	for _, gauge := range []*prometheus.GaugeVec{m.inFlight, m.waiting, m.rateLimit, m.own, m.abandoned, m.breaker} {
+	for _, gauge := range []*prometheus.GaugeVec{m.inFlight, m.waiting, m.rateLimit, m.outstanding, m.breaker} {
 		gauge.WithLabelValues(group).Set(0)
 	}
 	m.refusals.WithLabelValues(group)

@@ -55,11 +55,25 @@ func newMisbehaving(options Options) *misbehaving {
 	return m
 }
 
+// many is what a plugin has declared in most of the tests: many calls at the same time.
+func many(options Options) Options {
+	switch options.MaxInFlight {
+	case 0:
+		options.MaxInFlight, options.Concurrency.ServiceSyncs = testInFlight, testInFlight
+	case -1: // nothing is declared
+		options.MaxInFlight = 0
+	}
+	return options
+}
+
+// testInFlight is how many calls at the same time are declared in most of the tests.
+const testInFlight = 80
+
 // inVirtualTime runs a test with such a plugin, and ends what hangs after it.
 func inVirtualTime(t *testing.T, options Options, test func(t *testing.T, m *misbehaving)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		m := newMisbehaving(options)
+		m := newMisbehaving(many(options))
 		var cancel context.CancelFunc
 		m.ctx, cancel = context.WithCancel(t.Context())
 		defer func() {
@@ -192,6 +206,11 @@ func (m *misbehaving) ensure(ctx context.Context, name string) error {
 	balancers, _ := m.cloud.LoadBalancer()
 	_, err := balancers.EnsureLoadBalancer(ctx, "c", serviceNamed(name), nil)
 	return err
+}
+
+func (m *misbehaving) update(ctx context.Context, name string) error {
+	balancers, _ := m.cloud.LoadBalancer()
+	return balancers.UpdateLoadBalancer(ctx, "c", serviceNamed(name), nil)
 }
 
 func (m *misbehaving) get(ctx context.Context, name string) error {

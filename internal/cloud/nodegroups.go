@@ -19,19 +19,20 @@ type nodeGroups struct {
 func nodeGroup(id string) string { return "node group/" + id }
 
 func (n *nodeGroups) ListNodeGroups(ctx context.Context) ([]provider.NodeGroup, error) {
-	return read(ctx, n.calls, n.calls.about("ListNodeGroups", ""), n.plugin.ListNodeGroups)
+	return once(ctx, n.calls, n.calls.about("ListNodeGroups", ""), n.plugin.ListNodeGroups)
 }
 
 func (n *nodeGroups) NodeGroupStatus(ctx context.Context, group string) (provider.NodeGroupStatus, error) {
 	about := n.calls.about("NodeGroupStatus", nodeGroup(group))
-	return read(ctx, n.calls, about, func(ctx context.Context) (provider.NodeGroupStatus, error) {
+	return once(ctx, n.calls, about, func(ctx context.Context) (provider.NodeGroupStatus, error) {
 		return n.plugin.NodeGroupStatus(ctx, group)
 	})
 }
 
 func (n *nodeGroups) NodeGroupTemplate(ctx context.Context, group string) (*v1.Node, error) {
-	return read(ctx, n.calls, n.calls.about("NodeGroupTemplate", nodeGroup(group)), func(ctx context.Context) (*v1.Node, error) {
-		return n.plugin.NodeGroupTemplate(ctx, group)
+	return once(ctx, n.calls, n.calls.about("NodeGroupTemplate", nodeGroup(group)), func(ctx context.Context) (*v1.Node, error) {
+		template, err := n.plugin.NodeGroupTemplate(ctx, group)
+		return template.DeepCopy(), err
 	})
 }
 

@@ -94,7 +94,7 @@ func TestNodeGroups(t *testing.T) {
 				if err := call(t.Context(), decorated, "refused"); !provider.IsThrottled(err) {
 					t.Errorf("a refusal is the error %v", err)
 				}
-				if err := <-hung; !errors.Is(err, ErrDeadline) {
+				if err := <-hung; !errors.Is(err, ErrStillRunning) {
 					t.Errorf("a call that hangs returned %v", err)
 				}
 				time.Sleep(72 * time.Hour) // until it is back

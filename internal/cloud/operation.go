@@ -7,7 +7,7 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-// The groups of calls. A group has a queue, a window, a rate and a breaker of its own, because clouds serve each by an API of
+// The groups of calls. A group has a queue, a rate and a breaker of its own, because clouds serve each by an API of
 // its own. A provider may declare others, see provider.Limits.Groups.
 const (
 	// GroupInstances are calls about nodes' instances.
@@ -21,6 +21,8 @@ const (
 // operation is what is known of a method of a plugin.
 type operation struct {
 	group string
+	// lane says which loop of the reference makes such calls; empty if it makes none.
+	lane string
 	// write says that the method changes something in the cloud.
 	write bool
 	// whole says that the method is about no object in particular: a listing.
@@ -29,34 +31,34 @@ type operation struct {
 
 // operations are the methods of a plugin that call the cloud.
 var operations = map[string]operation{
-	"InstanceExists":               {group: GroupInstances},
-	"InstanceShutdown":             {group: GroupInstances},
-	"InstanceMetadata":             {group: GroupInstances},
-	"NodeAddresses":                {group: GroupInstances},
-	"NodeAddressesByProviderID":    {group: GroupInstances},
-	"InstanceID":                   {group: GroupInstances},
-	"InstanceType":                 {group: GroupInstances},
-	"InstanceTypeByProviderID":     {group: GroupInstances},
+	"InstanceExists":               {group: GroupInstances, lane: laneNodeLifecycle},
+	"InstanceShutdown":             {group: GroupInstances, lane: laneNodeLifecycle},
+	"InstanceMetadata":             {group: GroupInstances, lane: laneNodeStatus},
+	"NodeAddresses":                {group: GroupInstances, lane: laneNodeStatus},
+	"NodeAddressesByProviderID":    {group: GroupInstances, lane: laneNodeStatus},
+	"InstanceID":                   {group: GroupInstances, lane: laneNodeStatus},
+	"InstanceType":                 {group: GroupInstances, lane: laneNodeStatus},
+	"InstanceTypeByProviderID":     {group: GroupInstances, lane: laneNodeStatus},
 	"AddSSHKeyToAllInstances":      {group: GroupInstances, write: true, whole: true},
-	"CurrentNodeName":              {group: GroupInstances},
-	"InstanceExistsByProviderID":   {group: GroupInstances},
-	"InstanceShutdownByProviderID": {group: GroupInstances},
-	"GetZone":                      {group: GroupInstances, whole: true},
-	"GetZoneByProviderID":          {group: GroupInstances},
-	"GetZoneByNodeName":            {group: GroupInstances},
+	"CurrentNodeName":              {group: GroupInstances, lane: laneNodeStatus},
+	"InstanceExistsByProviderID":   {group: GroupInstances, lane: laneNodeLifecycle},
+	"InstanceShutdownByProviderID": {group: GroupInstances, lane: laneNodeLifecycle},
+	"GetZone":                      {group: GroupInstances, lane: laneNodeStatus, whole: true},
+	"GetZoneByProviderID":          {group: GroupInstances, lane: laneNodeStatus},
+	"GetZoneByNodeName":            {group: GroupInstances, lane: laneNodeStatus},
 	"ListInstances":                {group: GroupInstances, whole: true},
 	"WatchInstances":               {group: GroupInstances, whole: true},
-	"GetLoadBalancer":              {group: GroupLoadBalancers},
-	"EnsureLoadBalancer":           {group: GroupLoadBalancers, write: true},
-	"UpdateLoadBalancer":           {group: GroupLoadBalancers, write: true},
-	"EnsureLoadBalancerDeleted":    {group: GroupLoadBalancers, write: true},
-	"ChangeTargets":                {group: GroupLoadBalancers, write: true},
+	"GetLoadBalancer":              {group: GroupLoadBalancers, lane: laneBalancerReads},
+	"EnsureLoadBalancer":           {group: GroupLoadBalancers, lane: laneServices, write: true},
+	"UpdateLoadBalancer":           {group: GroupLoadBalancers, lane: laneTargets, write: true},
+	"EnsureLoadBalancerDeleted":    {group: GroupLoadBalancers, lane: laneServices, write: true},
+	"ChangeTargets":                {group: GroupLoadBalancers, lane: laneTargets, write: true},
 	"ListLoadBalancers":            {group: GroupLoadBalancers, whole: true},
-	"ListRoutes":                   {group: GroupRoutes, whole: true},
-	"CreateRoute":                  {group: GroupRoutes, write: true},
-	"DeleteRoute":                  {group: GroupRoutes, write: true},
-	"ReplaceRoute":                 {group: GroupRoutes, write: true},
-	"ChangeRoutes":                 {group: GroupRoutes, write: true},
+	"ListRoutes":                   {group: GroupRoutes, lane: laneRouteList, whole: true},
+	"CreateRoute":                  {group: GroupRoutes, lane: laneRouteWrites, write: true},
+	"DeleteRoute":                  {group: GroupRoutes, lane: laneRouteWrites, write: true},
+	"ReplaceRoute":                 {group: GroupRoutes, lane: laneRouteWrites, write: true},
+	"ChangeRoutes":                 {group: GroupRoutes, lane: laneRouteWrites, write: true},
 	"ListNodeGroups":               {group: GroupInstances, whole: true},
 	"NodeGroupStatus":              {group: GroupInstances},
 	"NodeGroupTemplate":            {group: GroupInstances},
@@ -72,16 +74,6 @@ type subject struct {
 	object string // a node, a Service, a route; empty for a listing or several objects at once
 	// several are those objects.
 	several []string
-	// changes are what is to become of each object, of a method that may be about several.
-	changes map[string]string
-}
-
-// repeats reports whether a call makes alone a change that an earlier one has among several. That is safe beside it, however late the
-// earlier one takes effect: to make a change again that is made already is no error, and changes nothing. Any other change of the object
-// might be undone. A call that was alone is not repeated: it is the change itself that hangs.
-func (s subject) repeats(earlier subject) bool {
-	change, alone := s.changes[s.object]
-	return alone && len(earlier.several) > 0 && earlier.changes[s.object] == change
 }
 
 // key names what a call is about within its group: an object, or the method if it is about no particular object.
@@ -100,6 +92,25 @@ func (s subject) keys() []string {
 	return []string{s.key()}
 }
 
+// exclusive names what only one call at a time may be about: a Service, a route, a node group, a node's question, a listing.
+func (s subject) exclusive() []string {
+	kind := operations[s.name].group // whatever quota the provider says it draws on
+	switch {
+	case s.object == "" && len(s.several) == 0:
+		return []string{s.name}
+	case kind == GroupInstances && !s.write:
+		kind = s.name
+	}
+	var names []string
+	for _, key := range s.keys() {
+		names = append(names, kind+" "+key)
+	}
+	return names
+}
+
+// sortedKeys returns the keys of a map in their order.
+func sortedKeys[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }
+
 // groupNames returns the groups of a provider: the usual ones and those that it declares, in a fixed order.
 func groupNames(limits provider.Limits) []string {
 	names := []string{GroupInstances, GroupLoadBalancers, GroupRoutes}
@@ -107,7 +118,7 @@ func groupNames(limits provider.Limits) []string {
 	for _, name := range names {
 		declared[name] = true
 	}
-	for _, method := range slices.Sorted(maps.Keys(limits.Groups)) {
+	for _, method := range sortedKeys(limits.Groups) {
 		if name := limits.Groups[method]; name != "" && !declared[name] {
 			declared[name] = true
 			names = append(names, name)
@@ -119,7 +130,7 @@ func groupNames(limits provider.Limits) []string {
 // bits gives each method a bit, by which to keep what is known of it for each object.
 var bits = func() map[string]uint64 {
 	bits := map[string]uint64{}
-	for i, name := range slices.Sorted(maps.Keys(operations)) {
+	for i, name := range sortedKeys(operations) {
 		bits[name] = 1 << i
 	}
 	return bits

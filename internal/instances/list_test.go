@@ -279,16 +279,18 @@ func TestNobodyAsksACloudThatAskedToWait(t *testing.T) {
 			return &provider.ThrottledError{RetryAfter: 30 * time.Second, Err: errors.New("quota")}
 		})
 		inv := instances.New(instances.Options{Cloud: cloud.Decorate(plugin, cloud.Options{})})
-		var waiting sync.WaitGroup
-		waiting.Go(func() { lookup(t, inv, node("a"), 0) })
-		time.Sleep(20 * time.Second)
-		waiting.Go(func() { lookup(t, inv, node("b"), 0) })
-		time.Sleep(10 * time.Second)
+		for range 3 {
+			if _, err := inv.Lookup(t.Context(), node("a"), 0); !provider.IsThrottled(err) {
+				t.Errorf("error %v, want the refusal", err)
+			}
+			time.Sleep(9 * time.Second)
+		}
 		if got := plugin.count(); got != 1 {
 			t.Errorf("%d listings within the 30s for which the cloud asked, want 1", got)
 		}
 		plugin.failWith(nil)
-		waiting.Wait()
+		time.Sleep(10 * time.Second)
+		lookup(t, inv, node("b"), 0)
 	})
 }
 

@@ -25,6 +25,9 @@ import (
 // ProviderName is the name of the provider, for --cloud-provider.
 const ProviderName = "metal"
 
+// callsInFlight is how many calls the provider answers at the same time. Its answers come from memory, and what asks BMCs bounds itself.
+const callsInFlight = 80
+
 func init() {
 	cloudprovider.RegisterCloudProvider(ProviderName, func(from io.Reader) (cloudprovider.Interface, error) {
 		if from == nil {
@@ -141,6 +144,7 @@ func (c *Cloud) Capabilities() provider.Capabilities {
 		RunOnEveryReplica: c.runOnEveryReplica,
 		ReplicaReady:      c.replicaReady,
 		Rules:             c.rules(),
+		Limits:            provider.Limits{InFlight: callsInFlight},
 	}
 	if c.began.Inventory.Enabled() {
 		offered := c.instances.Capabilities()

@@ -24,6 +24,9 @@ import (
 // ProviderName is the name of the provider, for --cloud-provider. Upstream's plugin has the same: a program has one of the two.
 const ProviderName = instances.Scheme
 
+// callsInFlight is how many calls the provider makes at the same time: its reads share one client, which is safe for that.
+const callsInFlight = 80
+
 func init() {
 	cloudprovider.RegisterCloudProvider(ProviderName, func(from io.Reader) (cloudprovider.Interface, error) {
 		source, err := config.Open(from)
@@ -84,7 +87,7 @@ func (c *Cloud) SetInformers(factory informers.SharedInformerFactory) {
 // Capabilities says that the provider lists all servers of the project, also on a standby, that it follows its config, that it changes
 // routes by the batch if there is a router, and that it lists load balancers if it makes them.
 //
-// It declares no limits. OpenStack's services have no quota of calls that could be asked for: Nova's list of rates is empty since Newton, and the
+// It declares how many calls it makes at the same time, and no rate. OpenStack's services have no quota of calls that could be asked for: Nova's list of rates is empty since Newton, and the
 // quotas of Nova, Neutron and Octavia are of objects. Package quotas shows those, and an error names the one that is met. The manager's groups
 // are one service each already: instances are Nova's, load balancers Octavia's and routes Neutron's.
 func (c *Cloud) Capabilities() provider.Capabilities {
@@ -93,6 +96,7 @@ func (c *Cloud) Capabilities() provider.Capabilities {
 		ListInstances:     c.instances.List,
 		StandbySafe:       true,
 		RunOnEveryReplica: c.runOnEveryReplica,
+		Limits:            provider.Limits{InFlight: callsInFlight},
 	}
 	if c.hasRoutes() {
 		capabilities.ChangeRoutes, capabilities.RouteBatch, capabilities.RouteWrites = c.routes.Change, routes.Batch, 1

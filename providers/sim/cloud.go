@@ -15,6 +15,9 @@ import (
 // ProviderName is the name of the provider, for --cloud-provider.
 const ProviderName = "sim"
 
+// callsInFlight is how many calls the provider makes at the same time. It has no state of its own, and the cloud says when that is too much.
+const callsInFlight = 80
+
 func init() {
 	cloudprovider.RegisterCloudProvider(ProviderName, func(config io.Reader) (cloudprovider.Interface, error) {
 		parsed, err := ReadConfig(config)
@@ -89,6 +92,8 @@ func (c *Cloud) Capabilities() provider.Capabilities {
 		ReplaceRoute: routes{c}.replace,
 		RouteWrites:  c.config.RouteWrites,
 		MaxRoutes:    c.config.MaxRoutes,
+
+		Limits: provider.Limits{InFlight: callsInFlight},
 	}
 	if c.config.Watch {
 		capabilities.WatchInstances = c.watchInstances

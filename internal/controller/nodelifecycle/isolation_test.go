@@ -268,7 +268,7 @@ func playWith(t *testing.T, settings Settings, plugin *moody, names []string, ac
 		}
 		s.asked = instances.New(instances.Options{Cloud: s.cloud})
 		if plugin.queue {
-			s.asked = instances.New(instances.Options{Cloud: cloud.Decorate(plugin, cloud.Options{})})
+			s.asked = instances.New(instances.Options{Cloud: cloud.Decorate(plugin, cloud.Options{MaxInFlight: 80})})
 		}
 		controller, err := New(Options{
 			Client: s.cluster, Cache: caches, Recorder: s.events, Inventory: s.asked,

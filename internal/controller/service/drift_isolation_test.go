@@ -81,6 +81,9 @@ func TestAListThatHangsHardlyDelaysTargets(t *testing.T) {
 	}
 }
 
+// hangTime is how long a read hangs.
+const hangTime = time.Minute
+
 // troubledReads is a plugin that finds no load balancer of Services whose names begin with "bad": GetLoadBalancer hangs for them or fails.
 type troubledReads struct {
 	*memoryCloud
@@ -96,7 +99,7 @@ func (p *troubledReads) GetLoadBalancer(ctx context.Context, cluster string, ser
 		p.t.Error("a look for what may be gone has another priority than a comparison")
 	}
 	if p.hangs {
-		time.Sleep(cloud.DefaultCallTimeout)
+		time.Sleep(hangTime)
 	}
 	return nil, false, errors.New("no answer")
 }
@@ -123,7 +126,7 @@ func TestALookThatFailsKeepsNoOtherFromBeingCompared(t *testing.T) {
 		t.Run(fmt.Sprintf("hangs %t", hangs), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const bad = 20
-				looks := bad * (time.Minute + cloud.DefaultCallTimeout) // one a minute, and each may hang
+				looks := bad * (time.Minute + hangTime) // one a minute, and each may hang
 				e := startEngine(t, 1, listingAll)
 				defer e.stop()
 				e.core.reconciler.applier.balancer = &troubledReads{memoryCloud: e.cloud, t: t, hangs: hangs}
@@ -154,7 +157,7 @@ func TestALookThatFailsKeepsNoOtherFromBeingCompared(t *testing.T) {
 					if !e.exists(healthy[0].UID) {
 						t.Errorf("round %d: the load balancer that was deleted is not there again", round)
 					}
-					time.Sleep(DefaultDriftCheckPeriod + cloud.DefaultCallTimeout)
+					time.Sleep(DefaultDriftCheckPeriod + hangTime)
 					if e.exists(orphan) {
 						t.Errorf("round %d: the orphan is still there", round)
 					}

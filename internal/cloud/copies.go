@@ -1,0 +1,58 @@
+package cloud
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// What a plugin gets is its own, and what it returns is ours: plugins write annotations into Services, sort lists and keep what they
+// got, also after their call was given up. What one call does to its arguments is seen by no other call and by no cache.
+
+func copiesOf(nodes []*v1.Node) []*v1.Node {
+	if nodes == nil {
+		return nil
+	}
+	copies := make([]*v1.Node, len(nodes))
+	for i, node := range nodes {
+		copies[i] = node.DeepCopy()
+	}
+	return copies
+}
+
+func copyOfRoute(route *cloudprovider.Route) *cloudprovider.Route {
+	if route == nil {
+		return nil
+	}
+	own := *route
+	own.TargetNodeAddresses = slices.Clone(route.TargetNodeAddresses)
+	return &own
+}
+
+func copiesOfRoutes(routes []*cloudprovider.Route) []*cloudprovider.Route {
+	copies := slices.Clone(routes)
+	for i, route := range copies {
+		copies[i] = copyOfRoute(route)
+	}
+	return copies
+}
+
+func copiesOfChanges(changes []provider.RouteChange) []provider.RouteChange {
+	copies := slices.Clone(changes)
+	for i := range copies {
+		copies[i].Old, copies[i].New = copyOfRoute(copies[i].Old), copyOfRoute(copies[i].New)
+	}
+	return copies
+}
+
+func copiesOfBalancers(balancers []provider.LoadBalancer) []provider.LoadBalancer {
+	copies := slices.Clone(balancers)
+	for i := range copies {
+		copies[i].Status = *copies[i].Status.DeepCopy()
+		copies[i].Ports, copies[i].Targets = slices.Clone(copies[i].Ports), slices.Clone(copies[i].Targets)
+	}
+	return copies
+}

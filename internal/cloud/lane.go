@@ -1,0 +1,139 @@
+package cloud
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// Concurrency is how many calls may be under way at once, by the flags of the reference that say so. Zero: the operator says nothing.
+type Concurrency struct {
+	// NodeSyncs is for lookups of nodes that join: --concurrent-node-syncs.
+	NodeSyncs int
+	// NodeStatusUpdates is for lookups of all other nodes: --concurrent-node-status-updates. Zero: NodeSyncs.
+	NodeStatusUpdates int
+	// NodeLifecycleSyncs is for the questions whether an instance exists and runs: --concurrent-node-lifecycle-syncs.
+	NodeLifecycleSyncs int
+	// ServiceSyncs is for load balancers of Services, and as many again for their targets: --concurrent-service-syncs.
+	ServiceSyncs int
+}
+
+// The lanes. A lane has the calls that one loop of the reference makes, or as many of them as its workers. Calls of different lanes
+// run side by side.
+const (
+	laneNewNodes      = "lookups of new nodes"
+	laneNodeStatus    = "lookups of nodes"
+	laneNodeLifecycle = "questions whether instances exist and run"
+	laneServices      = "load balancers of Services"
+	laneBalancerReads = "lookups of load balancers"
+	laneTargets       = "targets of load balancers"
+	laneRouteList     = "listings of routes"
+	laneRouteWrites   = "changes of routes" // of which the route controller bounds the number
+)
+
+// lanes is how many calls of each lane may be under way at once. A lane that is missing has no bound of its own.
+type lanes map[string]int
+
+// lanesOf returns the bounds: what the operator says, or else what the provider declares, or else the reference's numbers. Where calls at
+// the same time are declared, that is for reads; writes have declarations of their own.
+func lanesOf(flags Concurrency, declared int, capabilities provider.Capabilities) lanes {
+	one := func(sizes ...int) int { return max(cmp.Or(sizes...), 1) }
+	services := one(flags.ServiceSyncs, capabilities.LoadBalancerWrites)
+	bounds := lanes{
+		laneNewNodes:      one(flags.NodeSyncs, declared),
+		laneNodeStatus:    one(flags.NodeStatusUpdates, flags.NodeSyncs, declared),
+		laneNodeLifecycle: one(flags.NodeLifecycleSyncs, declared),
+		laneServices:      services,
+		laneTargets:       services,
+		laneRouteList:     1,
+	}
+	if declared > 0 {
+		bounds[laneBalancerReads] = declared
+	}
+	return bounds
+}
+
+// of returns the lane of a call.
+func (l lanes) of(about subject, priority Priority) string {
+	switch {
+	case about.lane == laneNodeStatus && priority == PriorityNewNode:
+		return laneNewNodes
+	case about.lane == laneBalancerReads && l[laneBalancerReads] == 0: // the reference looks them up where it writes them
+		return laneServices
+	case about.lane == "":
+		return about.name
+	default:
+		return about.lane
+	}
+}
+
+// lane are the calls of one lane of a group.
+type lane struct {
+	name string
+	size int // 0: no bound of its own
+	// waiting are those that wait, by rank and then by arrival.
+	waiting [ranks][]*waiter
+	// running are those that count as under way.
+	running []*waiter
+}
+
+// full reports whether no call may be let in.
+func (l *lane) full() bool { return l.size > 0 && len(l.running) >= l.size }
+
+// insert adds a call in its place.
+func (l *lane) insert(w *waiter) {
+	list := &l.waiting[w.rank]
+	at, _ := slices.BinarySearchFunc(*list, w, func(a, b *waiter) int { return cmp.Compare(a.arrival, b.arrival) })
+	*list = slices.Insert(*list, at, w)
+}
+
+// remove takes a call out of those that wait, and reports whether it was there.
+func (l *lane) remove(w *waiter) bool {
+	list := &l.waiting[w.rank]
+	at := slices.Index(*list, w)
+	switch {
+	case at < 0:
+		return false
+	case at == 0:
+		(*list)[0] = nil
+		*list = (*list)[1:]
+	default:
+		*list = slices.Delete(*list, at, at+1)
+	}
+	return true
+}
+
+// release takes a call out of those that count as under way.
+func (l *lane) release(w *waiter) {
+	if at := slices.Index(l.running, w); at >= 0 {
+		l.running = slices.Delete(l.running, at, at+1)
+	}
+}
+
+// first returns the call that may be let in first, and the one of those that has waited longest.
+func (l *lane) first(may func(*waiter) bool) (first, oldest *waiter) {
+	for rank := ranks - 1; rank >= 0; rank-- {
+		at := slices.IndexFunc(l.waiting[rank], may)
+		if at < 0 {
+			continue
+		}
+		w := l.waiting[rank][at]
+		if first == nil {
+			first = w
+		}
+		if oldest == nil || w.arrival < oldest.arrival {
+			oldest = w
+		}
+	}
+	return first, oldest
+}
+
+// count returns how many wait.
+func (l *lane) count() int {
+	count := 0
+	for rank := range ranks {
+		count += len(l.waiting[rank])
+	}
+	return count
+}
