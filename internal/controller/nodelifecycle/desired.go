@@ -273,8 +273,8 @@ type answer struct {
 // answers are what was said in one pass, by the nodes' UIDs.
 type answers map[types.UID]answer
 
-// witnesses returns the nodes to ask for where the cloud cannot list, when all that it said was that instances are gone: those that
-// are ready, and so must exist.
+// witnesses returns the nodes to ask for where the cloud cannot list, when a denial lacks nothing but the affirmation of another instance: the
+// nodes that are ready, and so must exist.
 func witnesses(nodes []facts) []facts {
 	var ready []facts
 	for _, node := range nodes {
