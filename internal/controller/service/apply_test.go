@@ -100,7 +100,7 @@ func TestReasonsAndPauses(t *testing.T) {
 		"plain, the hundredth":   {plain, 99, ReasonCloudError, 5 * time.Minute, false},
 		"at a pace of its own":   {fmt.Errorf("wrapped: %w", paced), 9, ReasonPending, 42 * time.Second, true},
 		"at no pace":             {cloudproviderapi.NewRetryError("x", 0), 0, ReasonPending, shortestRetry, true},
-		"at a pace of days":      {cloudproviderapi.NewRetryError("x", 1000*time.Hour), 0, ReasonPending, cloud.MaxRetryAfter, true},
+		"at a pace of days":      {cloudproviderapi.NewRetryError("x", 1000*time.Hour), 0, ReasonPending, 1000 * time.Hour, true},
 		"throttled":              {&provider.ThrottledError{Err: plain}, 0, ReasonThrottled, 5 * time.Second, true},
 		"throttled for a time":   {throttled, 0, ReasonThrottled, time.Minute, true},
 		"throttled for too long": {&provider.ThrottledError{RetryAfter: time.Hour, Err: plain}, 0, ReasonThrottled, cloud.MaxRetryAfter, true},

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,7 +39,7 @@ const (
 	churnCalls = 5
 	churnTime  = 10 * time.Minute
 	churnPause = 30 * time.Second
-	// shortestRetry is the shortest pause that a plugin gets by an api.RetryError. The longest is cloud.MaxRetryAfter.
+	// shortestRetry is the shortest pause that a plugin gets by an api.RetryError.
 	shortestRetry = time.Second
 	// conflictDelay is the pause after a write to the API server that came too late; it doubles with each further one.
 	conflictDelay = 20 * time.Millisecond
@@ -424,6 +425,8 @@ func (r *reconciler) showFailure(ctx context.Context, p *pass, reason string, fa
 // backoff is how long to wait after failures.
 type backoff struct {
 	first, longest time.Duration
+	// asked bounds the pause that an api.RetryError asks for; zero: nothing does.
+	asked time.Duration
 	// spread returns by what part of itself a pause is lengthened; nil: by none.
 	spread func(of string, before int) float64
 }
@@ -431,17 +434,18 @@ type backoff struct {
 // of returns the pauses between passes for an intent.
 func (b backoff) of(intent intent) backoff {
 	if intent == withdraw {
-		b.longest = min(b.longest, longestCleanup)
+		b.longest, b.asked = min(b.longest, longestCleanup), longestCleanup
 	}
 	return b
 }
 
-// after returns the pause after a failure of an object that was preceded by others. An api.RetryError says itself how long, within bounds: a
-// plugin that is asked again without a pause calls the cloud forever, and one that asks for days leaves the Service without its load balancer.
+// after returns the pause after a failure of an object that was preceded by others. An api.RetryError says itself how long, as in the reference.
+// Only a plugin that asks for no pause gets one: it would call the cloud without end.
 func (b backoff) after(before int, err error, of string) time.Duration {
 	var retry *cloudproviderapi.RetryError
 	if errors.As(err, &retry) {
-		return min(max(retry.RetryAfter(), shortestRetry), cloud.MaxRetryAfter)
+		pause := max(retry.RetryAfter(), shortestRetry)
+		return min(pause, cmp.Or(b.asked, pause))
 	}
 	pause := b.growing().After(before, err)
 	if b.spread == nil {
