@@ -185,8 +185,8 @@ func (g *groupQueue) expiry() time.Time {
 
 // pick returns the call to let in next, nil if none of those that wait may have a place. A probe is about an object that has not failed, and a
 // read, if there is one.
-func (g *groupQueue) pick(free func(*waiter) bool) *waiter {
-	if g.reading() >= g.window.size {
+func (g *groupQueue) pick(free func(*waiter) bool, now time.Time) *waiter {
+	if reading, _ := g.reading(now); reading >= g.window.size {
 		any := free
 		free = func(w *waiter) bool { return w.about.write && any(w) }
 	}
@@ -203,17 +203,17 @@ func (g *groupQueue) pick(free func(*waiter) bool) *waiter {
 	return g.best(free, g.admitted%fairShare == fairShare-1 && !g.breaker.open)
 }
 
-// reading returns how many of those under way are reads. The window is theirs: a write may take minutes, and has a bound of its own.
-func (g *groupQueue) reading() int {
-	count := 0
+// reading returns how many reads have begun within the last second, and when the first of them has not any more. The window is for finding out
+// what the cloud bears: a read that takes longer shows nothing about that, nor does a write, which may take minutes.
+func (g *groupQueue) reading(now time.Time) (count int, until time.Time) {
 	for _, l := range g.lanes {
 		for _, w := range l.running {
-			if !w.about.write {
-				count++
+			if over := w.admitted.Add(windowTime); !w.about.write && now.Before(over) {
+				count, until = count+1, soonest(until, over)
 			}
 		}
 	}
-	return count
+	return count, until
 }
 
 // best returns the first call of those that may be let in, or the one that has waited longest.

@@ -131,6 +131,11 @@ func limitsFor(bad []badObject, healthy []string) map[string]time.Duration {
 		}
 		limits[group] += time.Second / leastGuess
 	}
+	for _, object := range bad { // each of them may go first
+		if group := kinds[object.kind].group; byTurns[group] {
+			limits[group] += time.Duration(float64(time.Second) / leastRate)
+		}
+	}
 	for _, kind := range healthy {
 		group := kinds[kind].group
 		limits[group] += time.Second / leastGuess

@@ -258,11 +258,12 @@ func (q *queue) candidate(g *groupQueue, now time.Time) (*waiter, time.Time) {
 		return nil, soonest(at, g.expiry())
 	}
 	if q.room(g) {
-		if w := g.pick(q.free); w != nil {
+		if w := g.pick(q.free, now); w != nil {
 			return w, time.Time{}
 		}
 	}
-	return nil, g.expiry()
+	_, until := g.reading(now)
+	return nil, soonest(until, g.expiry())
 }
 
 // room reports whether the bound of all groups leaves a place for one of a group: what other groups have not taken of their
@@ -383,7 +384,8 @@ func (q *queue) leave(w *waiter, result outcome) change {
 		o.refusals, g.holds = 0, 0
 		g.quota.accept(w.ticket, now)
 		if q.declared {
-			g.window = g.window.answered(g.reading()+1, g.quota.rate == 0 && g.waiting() > 0)
+			reading, _ := g.reading(now)
+			g.window = g.window.answered(reading+1, g.quota.rate == 0 && g.waiting() > 0)
 		}
 	}
 	g.learn(w.about, o, result, now, &changed)

@@ -11,7 +11,7 @@ const (
 	firstRate = 30.0
 	// leastRate is the least that a rate is cut to, in calls a second, and leastGuess the least where too little was accepted to
 	// estimate it by: the refusals may be about an object, and not about the quota.
-	leastRate, leastGuess = 0.1, 1.0
+	leastRate, leastGuess = 0.5, 1.0
 	// mostRate is the rate from which on none is needed: an unlimited rate is no faster.
 	mostRate = 1000.0
 	// levelCalls is how many answers in a row raise the rate while it is being searched.

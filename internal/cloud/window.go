@@ -3,6 +3,8 @@ package cloud
 import "time"
 
 const (
+	// windowTime is for how long a read counts against the window.
+	windowTime = time.Second
 	// firstWindow is how many calls may be under way before the cloud has answered any.
 	firstWindow = 8
 	// windowIdle is after how long without a call the window is halved: what the cloud bore then says little about now.
