@@ -2,6 +2,7 @@ package double
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -64,9 +65,9 @@ func (w *World) answer(request *http.Request, about apiserver.Attributes) (*http
 	return response, err
 }
 
-// keep adds a write to the history. The lock is held.
+// keep adds a write to the history. The plugin has the manager's identity, and so has the other manager around an exchange. The lock is held.
 func (w *World) keep(record apiserver.Record) {
-	ours := record.Identity == manager
+	ours := record.Identity == manager && w.current == w.judged && !strings.HasSuffix(record.UserAgent, "/"+ProviderName)
 	if ours && record.Code >= http.StatusBadRequest {
 		w.record.Refused[record.Name] = append(w.record.Refused[record.Name], w.now())
 	}

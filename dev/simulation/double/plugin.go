@@ -86,7 +86,7 @@ func (p *plugin) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return load
 // Initialize implements cloudprovider.Interface.
 func (p *plugin) Initialize(clients cloudprovider.ControllerClientBuilder, _ <-chan struct{}) {
 	if p.world.draw.Plugin.Has(draw.WritesObjects) {
-		p.client = clients.ClientOrDie("double")
+		p.client = clients.ClientOrDie(ProviderName)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	servicehelpers "k8s.io/cloud-provider/service/helpers"
 
 	"github.com/mooring-ccm/mooring/dev/simulation/double"
+	"github.com/mooring-ccm/mooring/dev/simulation/draw"
 	"github.com/mooring-ccm/mooring/internal/names"
 )
 
@@ -38,7 +39,7 @@ func kept(j *judge) {
 		case !change.Ours || change.Before == nil:
 		case change.After == nil && !isSilent:
 			j.add("2b-deleted", name, change.At, "Mooring deleted a node that is Ready, and the reference keeps it")
-		case change.After == nil && answer("InstanceExists") != double.No:
+		case change.After == nil && answer("InstanceExists") != double.No && !j.draw.Plugin.Has(draw.Declaring): // a list denies too
 			j.add("2b-deleted", name, change.At, "Mooring deleted a node, and the last answer since it is not Ready does not deny its instance: %q", answer("InstanceExists"))
 		case change.After == nil:
 		case !shutdown(change.Before) && shutdown(change.After) && (!isSilent || answer("InstanceShutdown") != double.Yes):
