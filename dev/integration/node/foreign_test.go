@@ -113,7 +113,7 @@ func TestTwoManagersShareACluster(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"node-001", "other-1"} {
-		change(t, name, label(corev1.LabelTopologyZone, "wrong", corev1.LabelFailureDomainBetaZone, "wrong"))
+		writeZone(t, name, "cloud-controller-manager", "wrong") // the manager before: what a user writes stays
 	}
 	waitFor(t, "node-001", "is back in its zone", hasLabel(corev1.LabelTopologyZone, "sim-1a"))
 	waitFor(t, "other-1", "is back in its zone", hasLabel(corev1.LabelTopologyZone, "other-1a"))

@@ -112,6 +112,14 @@ func label(keysAndValues ...string) func(*corev1.Node) {
 	}
 }
 
+// writeZone writes the zone of a node as a field manager.
+func writeZone(t *testing.T, name, manager, zone string) {
+	t.Helper()
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q,%q:%q}}}`, corev1.LabelTopologyZone, zone, corev1.LabelFailureDomainBetaZone, zone)
+	_, err := admin.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manager})
+	must.NoError(t, err)
+}
+
 // labelsOf returns those of a node's labels that a cloud controller manager is concerned with.
 func labelsOf(n *corev1.Node) map[string]string {
 	kept := maps.Clone(n.Labels)

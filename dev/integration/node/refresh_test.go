@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -141,9 +140,7 @@ func TestAZoneStaysUnlessAManagerOfTheCloudWroteIt(t *testing.T) {
 	join(t, named("node-001"), named("node-002"), named("node-003"))
 	for name, manager := range map[string]string{"node-001": "kubectl-label", "node-002": "cloud-controller-manager"} {
 		waitInitialized(t, name)
-		patch := []byte(`{"metadata":{"labels":{"topology.kubernetes.io/zone":"old","failure-domain.beta.kubernetes.io/zone":"old"}}}`)
-		_, err := admin.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manager})
-		must.NoError(t, err)
+		writeZone(t, name, manager, "old")
 	}
 	waitFor(t, "node-002", "is in the cloud's zone", hasLabel(corev1.LabelTopologyZone, "sim-1b"))
 	simulated.Change(t, "node-003", func(spec *api.InstanceSpec) { spec.Zone = "sim-1a" })
