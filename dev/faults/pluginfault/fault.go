@@ -66,10 +66,11 @@ func Throttle(retryAfter time.Duration) Fault {
 	return Fail(provider.Throttled(retryAfter, errors.New("too many requests")))
 }
 
-// ThrottleInWords refuses the call for its quota as the Azure provider does: by a plain error with the time to wait in its text.
+// ThrottleInWords refuses the call for the cloud's quota as the Azure provider does: by a plain error with the cloud's answer and the time to
+// wait in its text.
 func ThrottleInWords(retryAfter time.Duration) Fault {
-	text := fmt.Sprintf("Retriable: true, RetryAfter: %.0fs, HTTPStatusCode: 429, RawError: azure cloud provider throttled "+
-		"for operation LBCreateOrUpdate with reason \"client throttled\"", retryAfter.Seconds())
+	text := fmt.Sprintf(`Retriable: true, RetryAfter: %.0fs, HTTPStatusCode: 429, RawError: {"error":{"code":"SubscriptionRequestsThrottled",`+
+		`"message":"Number of write requests for subscription exceeded the limit of '1200' for time interval '01:00:00'."}}`, retryAfter.Seconds())
 	return Fail(errors.New(text))
 }
 

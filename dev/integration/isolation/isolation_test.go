@@ -11,17 +11,20 @@ import (
 	"github.com/mooring-ccm/mooring/dev/integration/faulty"
 )
 
-// many is more than how many calls a manager makes before the cloud has answered any, which is 8.
+// many is more than how many calls of one kind the manager makes at once.
 const many = 12
 
-// places is how many calls of one kind the manager makes at once at least, if the cloud has answered none yet. Where they hang or
-// are slow, the others wait.
+// places is how many calls of one kind the manager makes at once at least. Where they hang or are slow, the others wait.
 const places = 3
+
+// hanging is more than the places of nodes that join, and fewer than the eight calls of a method that may not return: after these the manager
+// makes no more.
+const hanging = 7
 
 // TestSideBySide runs one manager whose cloud misbehaves in all these ways at once, and goes on to do so until all are through.
 func TestSideBySide(t *testing.T) {
 	t.Parallel()
-	m := start(t, "side", faulty.Options{LoadBalancerWrites: 4}, shortDeadlines...)
+	m := start(t, "side", faulty.Options{LoadBalancerWrites: 4}, append([]string{"--concurrent-node-syncs=4"}, shortDeadlines...)...)
 	m.populate(t)
 	for name, scenario := range map[string]func(*testing.T, *manager){
 		"writes panic":                       writesPanic,
@@ -97,10 +100,10 @@ func callsEndTheirGoroutines(t *testing.T, m *manager) {
 
 // Reads that hang and ignore their context give their places back at their deadline.
 func readsHang(t *testing.T, m *manager) {
-	hanging := m.instances(t, many, "hang", "InstanceMetadata", pluginfault.Hang())
-	m.awaitFaults(t, places, "InstanceMetadata", hanging...)
+	nodes := m.instances(t, hanging, "hang", "InstanceMetadata", pluginfault.Hang())
+	m.awaitFaults(t, places, "InstanceMetadata", nodes...)
 	m.serves(t, "hang-read")
-	awaitWarning(t, "Node", hanging[0])
+	awaitWarning(t, "Node", nodes[0])
 }
 
 // So do writes, though their Services wait until they return: there is never a second write to the same load balancer.
