@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,6 +49,9 @@ func newCluster() *cluster {
 }
 
 func kindOf(object runtime.Object) string {
+	if metadata, partial := object.(*metav1.PartialObjectMetadata); partial {
+		return metadata.Kind
+	}
 	kinds, _, err := scheme.Scheme.ObjectKinds(object)
 	if err != nil {
 		return err.Error() // of which there is no object
@@ -59,11 +63,16 @@ func keyOf(object client.Object) objectKey {
 	return objectKey{kind: kindOf(object), name: client.ObjectKeyFromObject(object)}
 }
 
-func (k objectKey) resource() schema.GroupResource { return corev1.Resource(k.kind) }
+// resource is what the API server's errors name as the kind.
+func (k objectKey) resource() schema.GroupResource {
+	return corev1.Resource(strings.ToLower(k.kind) + "s")
+}
 
 // copyInto makes one object a copy of another one of its kind.
 func copyInto(from, into client.Object) {
 	switch into := into.(type) {
+	case *metav1.PartialObjectMetadata:
+		into.SetName(from.GetName()) // who asks for it only wants to know whether there is one
 	case *corev1.Node:
 		from.(*corev1.Node).DeepCopyInto(into)
 	case *corev1.Service:

@@ -28,8 +28,8 @@ func nodeController(full time.Duration) func(*run) (controller, error) {
 }
 
 const (
-	// longestNodeRetry is how long a node that fails waits at the most for its next try.
-	longestNodeRetry = 4 * time.Minute
+	// longestNodeRetry is how long a node that fails waits at the most for its next try, and shortestNodeRetry without the jitter.
+	longestNodeRetry, shortestNodeRetry = 2 * time.Minute, 109 * time.Second
 	// prompt is how long a healthy object waits.
 	prompt = time.Second
 	// abandonedBound is how many goroutines may be left of an object whose calls have hung for three days.
@@ -144,9 +144,8 @@ func (r *run) hourOfNodes(seen func(*run), joins string) {
 	}
 	refreshes := int(time.Hour / node.DefaultStatusUpdateFrequency)
 	r.expectCalls("InstanceMetadata", "lies", hour, refreshes-1, refreshes+1)
-	tries := int(time.Hour / longestNodeRetry)
 	for name := range failing {
-		r.expectCalls("InstanceMetadata", name, hour, tries-1, tries+1)
+		r.expectCalls("InstanceMetadata", name, hour, int(time.Hour/longestNodeRetry)-1, int(time.Hour/shortestNodeRetry)+1)
 	}
 	r.expectCalls("InstanceMetadata", "hangs", hour, 0, 2)
 	r.expectCalls(pluginfault.Any, "foreign", hour, 0, 0)
