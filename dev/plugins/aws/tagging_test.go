@@ -22,7 +22,7 @@ func TestTheMainOfAWSDoesTheSame(t *testing.T) {
 			"--tags=team=blue,stage=test", "--resources=instance"},
 		MooringFlags: []string{"--node-deletion-min-age=0s", "--node-deletion-min-denial-time=0s"},
 		Steps:        tagged(),
-		Intended:     append(compare.OfLostNodes(), labelRecord(), taggedAgain()),
+		Intended:     append(compare.OfLostNodes(), taggedAgain()),
 		MoreCalls: map[string]string{
 			"EC2 DescribeInstanceTopology": "as in the scenario of the plugin",
 			"EC2 DescribeInstances":        "before a node is deleted its instance has to be denied twice, and others affirmed",
