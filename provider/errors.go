@@ -39,7 +39,7 @@ func (e *ThrottledError) Error() string {
 func (e *ThrottledError) Unwrap() error { return e.Err }
 
 // TerminalError says that repeating the call cannot help until something else changes: bad credentials, a request that
-// the cloud calls invalid. The object that caused it is looked at again when it changes, and once per resync period.
+// the cloud calls invalid. The object that caused it is looked at again at once when it changes, and else after a pause.
 type TerminalError struct {
 	// Err is what the cloud answered.
 	Err error

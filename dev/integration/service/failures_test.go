@@ -64,11 +64,11 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// What the cloud says cannot work is not asked for again and again, but at once when the Service changes.
+// What the cloud refuses is asked for again after the pause of any failure, whatever else happens, but at once when the Service changes.
 func TestARefusalIsNotRepeated(t *testing.T) {
 	running, plugin := simulate(t, 1, api.Knobs{})
 	joinNodes(t, 1)
-	m := startManager(t, cluster, plugin, func(o *service.Options) { o.LongestRetry = time.Hour })
+	m := startManager(t, cluster, plugin, func(o *service.Options) { o.FirstRetry, o.LongestRetry = time.Hour, time.Hour })
 	const name = "refused"
 	createService(t, name, func(s *corev1.Service) { s.Annotations = map[string]string{sim.AnnotationAddressing: "pigeon"} })
 	waitReady(t, name, "False Refused")
