@@ -68,10 +68,11 @@ type driftCheck struct {
 	orphans *orphancheck.LoadBalancers
 	// spareAgain is when changes of targets wait for a list again after one that came too late. Only withoutServed uses it.
 	spareAgain time.Time
-	// listedAt is when the load balancers were listed last, and missing are those that the list lacked. Only run uses them.
-	listedAt time.Time
-	missing  map[types.NamespacedName]bool
-	failures kit.FailureLog
+	// listedAt is when the load balancers were listed last, lookedAt when there was time for a look at a single one, and missing are those
+	// that the list lacked. Only run uses them.
+	listedAt, lookedAt time.Time
+	missing            map[types.NamespacedName]bool
+	failures           kit.FailureLog
 }
 
 // run compares until ctx ends.
@@ -99,19 +100,27 @@ func (d *driftCheck) run(ctx context.Context) {
 	}
 }
 
-// step lists where the cloud can list and that is due, and else looks at one load balancer.
+// step lists where the cloud can list and that is due, and else looks at one load balancer. A list does not take the place of a look that is
+// due: lists may come oftener than looks are allowed.
 func (d *driftCheck) step(ctx context.Context, now time.Time) error {
+	var err error
 	if d.list != nil && now.Sub(d.listedAt) >= d.period {
-		d.listedAt = now
-		return d.checkAll(ctx)
+		d.listedAt, err = now, d.checkAll(ctx)
+		if now.Sub(d.lookedAt) < d.betweenLooks() {
+			return err
+		}
 	}
-	return d.checkNext(ctx)
+	d.lookedAt = now
+	return errors.Join(err, d.checkNext(ctx))
 }
+
+// betweenLooks is the shortest time between two looks at single load balancers.
+func (d *driftCheck) betweenLooks() time.Duration { return time.Minute / time.Duration(d.calls) }
 
 // pause is how long to wait before the next step: until the next listing, or so long that the calls for single load balancers spread over a
 // period and stay within their budget. Those that the cloud does not find are looked at as often as the budget allows.
 func (d *driftCheck) pause(now time.Time) time.Duration {
-	shortest := time.Minute / time.Duration(d.calls)
+	shortest := d.betweenLooks()
 	eligible, urgent := 0, false
 	for key, known := range d.states.all() {
 		if d.candidate(key, known, now) {

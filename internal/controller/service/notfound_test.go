@@ -129,3 +129,22 @@ func TestNoSecondLoadBalancerForADenialThatPasses(t *testing.T) {
 		})
 	}
 }
+
+// Lists that come oftener than single looks are allowed keep no load balancer that was deleted from being made again.
+func TestFrequentListsLeaveTimeForLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := startEngine(t, 1, listingAll)
+		defer e.stop()
+		e.core.options.LiveReader = e.cluster
+		e.changeNode("a", nodeWith("a"))
+		service := serviceWith()
+		e.addService(service)
+		time.Sleep(time.Minute)
+		defer e.checkDrift(30*time.Second, DefaultDriftCheckCalls)()
+		e.drop(service)
+		time.Sleep(DefaultAbsenceTime + 5*time.Minute)
+		if looks := e.cloud.count("get"); looks < provenAnswers || looks > 20 || !e.exists(service.UID) {
+			t.Errorf("%d looks, made again: %t", looks, e.exists(service.UID))
+		}
+	})
+}
