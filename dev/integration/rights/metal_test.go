@@ -21,8 +21,8 @@ import (
 // machines is an inventory that the manager follows, and the files of the machines' power.
 type machines struct {
 	dir string
-	// network begins the addresses of all machines.
-	network string
+	// network begins the addresses of all machines, and kind is their type.
+	network, kind string
 }
 
 // newMetalScenario is newScenario with the provider metal: pools for namespaces by their label, a router that does not answer, and the
@@ -31,7 +31,7 @@ func newMetalScenario(t *testing.T, w way, names ...string) (*scenario, machines
 	t.Helper()
 	s := newScenario(t, w.rights, w.apiServerArgs...)
 	s.ready = "/livez" // routers have to have the table before a replica is ready
-	m := machines{dir: t.TempDir(), network: "10.0.0."}
+	m := machines{dir: t.TempDir(), network: "10.0.0.", kind: "r640"}
 	m.write(t, names...)
 	s.delegate()
 	s.args = slices.Concat(s.args, []string{"--cloud-provider=metal", "--cloud-config=" + filepath.Join(m.dir, "cloud.yaml"), "--cluster-cidr=10.244.0.0/16"},
@@ -52,7 +52,7 @@ bgp: {asn: 64512, peers: [{name: rack, address: 127.0.0.1, port: 1, asn: 64512}]
 power: {interval: 1s, timeout: 1s, outOfService: {enabled: true, after: 1s}}
 `)
 	if len(names) > 0 {
-		text.WriteString("inventory:\n  defaults: {machineType: r640}\n  machines:\n")
+		fmt.Fprintf(&text, "inventory:\n  defaults: {machineType: %s}\n  machines:\n", m.kind)
 	}
 	for _, name := range names {
 		if _, err := os.Stat(m.power(name)); err != nil {
@@ -81,7 +81,7 @@ func replace(t *testing.T, path, text string) {
 
 // playMetal makes every part of the provider metal work.
 func playMetal(t *testing.T, w way) *scenario {
-	s, m := newMetalScenario(t, w, "m1", "m2", "m3")
+	s, m := newMetalScenario(t, w, "m1", "m2", "m3", "m4")
 	s.run(t, managerStarts(), servingSteps(), machineSteps(m), addressSteps(), handOverSteps(), podSteps())
 	return s
 }
@@ -97,16 +97,19 @@ func playLoadBalancersOnly(t *testing.T, w way) *scenario {
 func machineSteps(m machines) []step {
 	return []step{
 		{"machines join and are initialized", func(t *testing.T, s *scenario) {
-			for _, name := range []string{"m1", "m2", "m3"} {
+			for _, name := range []string{"m1", "m2", "m3", "m4"} {
 				s.join(t, name)
 			}
 		}},
-		{"machines get other addresses", func(t *testing.T, s *scenario) {
-			m := machines{dir: m.dir, network: "10.0.1."}
-			m.write(t, "m1", "m2", "m3")
+		{"machines get other addresses and another type", func(t *testing.T, s *scenario) {
+			m := machines{dir: m.dir, network: "10.0.1.", kind: "r650"}
+			m.write(t, "m1", "m2", "m3", "m4")
 			s.awaitNode(t, "m1", "shows its own", func(node *corev1.Node) error {
 				if !slices.Contains(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.1.1"}) {
 					return fmt.Errorf("addresses %v", node.Status.Addresses)
+				}
+				if node.Labels[corev1.LabelInstanceTypeStable] != "r650" {
+					return fmt.Errorf("labels %v", node.Labels)
 				}
 				return nil
 			})
@@ -121,9 +124,9 @@ func machineSteps(m machines) []step {
 			s.awaitShutdownTaint(t, "m1", false)
 			s.awaitTaint(t, "m1", corev1.TaintNodeOutOfService, false)
 		}},
-		// The record of deletions is created for the first, and updated for the second.
+		// The record of deletions is created for the first, and updated for the second. Of four nodes the limit allows half.
 		{"machines are taken out of the inventory, and their nodes are deleted", func(t *testing.T, s *scenario) {
-			for _, left := range [][]string{{"m1", "m2"}, {"m1"}} {
+			for _, left := range [][]string{{"m1", "m2", "m3"}, {"m1", "m2"}} {
 				gone := fmt.Sprint("m", len(left)+1)
 				m.write(t, left...)
 				s.report(t, gone, corev1.ConditionUnknown)

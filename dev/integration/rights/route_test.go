@@ -36,7 +36,9 @@ func routeSteps() []step {
 			})
 		}},
 		{"a route is deleted in the cloud and made again", func(t *testing.T, s *scenario) {
-			must.NoError(t, s.cloud.Client.DeleteRoute(t.Context(), s.awaitRoutes(t, 1)[0].ID))
+			made := s.awaitRoutes(t, 1)[0]
+			s.awaitLists(t) // one that no list has shown is made again after two minutes: lists may lag
+			must.NoError(t, s.cloud.Client.DeleteRoute(t.Context(), made.ID))
 			s.awaitRoutes(t, 1)
 		}},
 		{"a node is deleted, and its route with it", func(t *testing.T, s *scenario) {
@@ -56,6 +58,19 @@ func (s *scenario) allocate(t *testing.T, node, podCIDR string) {
 	patch := fmt.Appendf(nil, `{"spec": {"podCIDR": %q, "podCIDRs": [%q]}}`, podCIDR, podCIDR)
 	_, err := s.admin.CoreV1().Nodes().Patch(t.Context(), node, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	must.NoError(t, err)
+}
+
+// awaitLists waits until the manager has listed the routes once more from beginning to end.
+func (s *scenario) awaitLists(t *testing.T) {
+	t.Helper()
+	lists := func() int64 { return s.cloud.Service.Counts().Received(api.OpListRoutes) }
+	before := lists()
+	poll.Until(t, "the routes are listed once more", func(context.Context) error {
+		if now := lists() - before; now < 3 { // the first may have begun before, and the last may not have ended
+			return fmt.Errorf("%d lists have begun", now)
+		}
+		return nil
+	})
 }
 
 // awaitRoutes waits until the cloud has so many routes for the cluster, and returns them.

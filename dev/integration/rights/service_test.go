@@ -9,16 +9,20 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
+	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
 // serviceFlags make the manager look often whether load balancers are as they should be.
-var serviceFlags = []string{"--load-balancer-drift-check-period=500ms", "--load-balancer-target-delay=500ms"}
+var serviceFlags = []string{
+	"--load-balancer-drift-check-period=500ms", "--load-balancer-drift-check-calls=240", "--load-balancer-target-delay=500ms",
+}
 
 // serviceSteps are the work of the service controller.
 func serviceSteps() []step {
@@ -33,9 +37,19 @@ func serviceSteps() []step {
 			s.expose(t, demoted)
 			s.awaitBalancers(t, "one for each service", func(found []api.LoadBalancer) bool { return len(found) == 2 })
 		}},
-		{"a load balancer is deleted in the cloud and made again", func(t *testing.T, s *scenario) {
-			lost := s.awaitBalancers(t, "one for each service", func(found []api.LoadBalancer) bool { return len(found) == 2 })[0]
+		// Without a change of the service, another one would be made after ten minutes.
+		{"a load balancer is deleted in the cloud, its service says so, and gets another one when it is changed", func(t *testing.T, s *scenario) {
+			service, err := s.admin.CoreV1().Services(deleted.Namespace).Get(t.Context(), deleted.Name, metav1.GetOptions{})
+			must.NoError(t, err)
+			all := s.awaitBalancers(t, "one for each service", func(found []api.LoadBalancer) bool { return len(found) == 2 })
+			lost := all[slices.IndexFunc(all, func(one api.LoadBalancer) bool {
+				return slices.Contains(one.Addresses, service.Status.LoadBalancer.Ingress[0].IP)
+			})]
 			must.NoError(t, s.cloud.Client.DeleteLoadBalancer(t.Context(), lost.Name, lost.Generation))
+			s.awaitNotFound(t, deleted)
+			patch := []byte(`{"metadata": {"annotations": {"quay": "dredged"}}}`)
+			_, err = s.admin.CoreV1().Services(deleted.Namespace).Patch(t.Context(), deleted.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+			must.NoError(t, err)
 			s.awaitBalancers(t, "another one of that name", func(found []api.LoadBalancer) bool {
 				return slices.ContainsFunc(found, func(one api.LoadBalancer) bool { return one.Name == lost.Name && one.ID != lost.ID })
 			})
@@ -86,6 +100,22 @@ func (s *scenario) expose(t *testing.T, name types.NamespacedName) {
 		service, err := services.Get(ctx, name.Name, metav1.GetOptions{})
 		if err == nil && len(service.Status.LoadBalancer.Ingress) == 0 {
 			err = fmt.Errorf("its status is %v", service.Status)
+		}
+		return err
+	})
+}
+
+// awaitNotFound waits until a Service says that the cloud does not find its load balancer.
+func (s *scenario) awaitNotFound(t *testing.T, name types.NamespacedName) {
+	t.Helper()
+	poll.Until(t, "service "+name.String()+" says that its load balancer is not found", func(ctx context.Context) error {
+		service, err := s.admin.CoreV1().Services(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		ready := meta.FindStatusCondition(service.Status.Conditions, names.ConditionLoadBalancerReady)
+		if ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason != "NotFound" {
+			err = fmt.Errorf("its condition is %v", ready)
 		}
 		return err
 	})
