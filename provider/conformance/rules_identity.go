@@ -89,7 +89,7 @@ func identityRules() []Rule {
 		{
 			ID:     "instances-concurrent",
 			Text:   "As many callers at once as Limits.InFlight says get their own answers, and the race detector finds nothing.",
-			Source: Source{"provider.Limits.InFlight", "InFlight is how many calls may be under way at once."},
+			Source: Source{"provider.Limits.InFlight", "InFlight is how many calls may be under way at once, reads of the same kind among them."},
 			Needs:  []Need{NeedInstancesV2, NeedReadsAtOnce, NeedTwoInstances},
 			check: func(ctx context.Context, t *trial) error {
 				return t.readAtOnce(ctx, min(provider.CapabilitiesOf(t.Cloud).Limits.InFlight, readers))

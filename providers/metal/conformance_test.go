@@ -29,7 +29,13 @@ func (c cloud) Clusters() (cloudprovider.Clusters, bool)                        
 func (c cloud) Routes() (cloudprovider.Routes, bool)                              { return nil, false }
 func (c cloud) ProviderName() string                                              { return "metal" }
 func (c cloud) HasClusterID() bool                                                { return true }
-func (c cloud) Capabilities() provider.Capabilities                               { return c.machines.Capabilities() }
+
+// Capabilities are those of the machines, within the limits of the whole provider.
+func (c cloud) Capabilities() provider.Capabilities {
+	all := c.machines.Capabilities()
+	all.Limits.InFlight = callsInFlight
+	return all
+}
 
 // TestConformance holds instances to every rule that is about them.
 func TestConformance(t *testing.T) {
