@@ -345,6 +345,18 @@ func (w *fixture) serve(ctx context.Context, name string, change func(*wish)) er
 	})
 }
 
+// annotate changes an annotation of a Service, if it is there.
+func (w *fixture) annotate(ctx context.Context, name string, value time.Duration) error {
+	return persist(ctx, func() error {
+		_, err := w.env.admin.CoreV1().Services(metav1.NamespaceDefault).Patch(ctx, name, types.MergePatchType,
+			fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/changed":%q}}}`, value), metav1.PatchOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
+}
+
 // object is the Service of a wish.
 func (s *wish) object() *corev1.Service {
 	kind := corev1.ServiceTypeLoadBalancer

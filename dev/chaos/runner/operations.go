@@ -220,14 +220,18 @@ func (r *run) tamperBalancer(ctx context.Context, service string) error {
 	return nil
 }
 
-// loseBalancer deletes a Service's load balancer. What takes its place has another address.
+// loseBalancer deletes a Service's load balancer, and changes the Service, which has another made at once: without a change managers wait for
+// ten minutes of denials. What takes its place has another address.
 func (r *run) loseBalancer(ctx context.Context, service string) error {
 	for _, balancer := range r.env.record.service.LoadBalancers() {
 		if r.env.faults.serviceOf(balancer.Name) != service {
 			continue
 		}
 		r.checker.Disturbs(r.now(), balancer.Tags[sim.TagServiceUID])
-		return ignore(r.env.cloud.DeleteLoadBalancer(ctx, balancer.Name, 0), http.StatusNotFound, http.StatusConflict)
+		if err := ignore(r.env.cloud.DeleteLoadBalancer(ctx, balancer.Name, 0), http.StatusNotFound, http.StatusConflict); err != nil {
+			return err
+		}
+		return r.fixture.annotate(ctx, service, r.now())
 	}
 	return nil
 }
