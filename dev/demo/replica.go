@@ -47,7 +47,7 @@ func (s *environment) startReplica(name string) (*replica, error) {
 		"--node-monitor-period=" + monitorPeriod.String(), "--node-deletion-min-age=" + monitorPeriod.String(),
 		"--node-deletion-min-denial-time=" + monitorPeriod.String(),
 		"--route-reconciliation-period=" + routePeriod.String(),
-		"--load-balancer-drift-check-period=" + driftCheckPeriod.String(),
+		"--load-balancer-drift-check-period=" + driftCheckPeriod.String(), "--load-balancer-drift-check-calls=60",
 		"--bind-address=" + at.address.Addr().String(), "--logging-format=json",
 	}, at.flags...)
 	command, err := manager.Command(s.life, nil)

@@ -10,17 +10,25 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/internal/words"
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
 const (
-	// driftCheckPeriod is --load-balancer-drift-check-period of the replicas: 10 min by default, which is how long a load balancer may be
-	// missing that somebody deleted.
+	// driftCheckPeriod is --load-balancer-drift-check-period of the replicas: 10 min by default. After two comparisons the Service says that
+	// its load balancer is missing.
 	driftCheckPeriod = 2 * time.Second
+	// changed is the annotation by whose change a load balancer is made again. Without a change that takes ten minutes: the cloud may deny
+	// one that is there.
+	changed = "example.com/changed"
+	// reasonNotFound is why a Service is not ready whose load balancer the cloud does not find.
+	reasonNotFound = "NotFound"
 	// shop is the name of the Service, in the namespace default.
 	shop = "shop"
 )
@@ -34,7 +42,7 @@ func services() section {
 			run: func(ctx context.Context, s *environment) (string, error) { return seen.open(ctx, s) },
 		},
 		{
-			name: "repaired", title: "somebody deletes the load balancer in the cloud, and it is there again", deadline: stepDeadline,
+			name: "repaired", title: "somebody deletes the load balancer in the cloud: the Service says so, and gets another when it is changed", deadline: stepDeadline,
 			run: func(ctx context.Context, s *environment) (string, error) { return seen.lose(ctx, s) },
 		},
 		{
@@ -134,7 +142,28 @@ func (o *offer) lose(ctx context.Context, s *environment) (string, error) {
 		return "", err
 	}
 	began := time.Now()
-	err := o.await(ctx, s, func() error {
+	all := s.kubernetes.CoreV1().Services(metav1.NamespaceDefault)
+	err := awaitCloud(ctx, func() error {
+		service, err := all.Get(ctx, shop, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		ready := meta.FindStatusCondition(service.Status.Conditions, names.ConditionLoadBalancerReady)
+		if ready == nil || ready.Reason != reasonNotFound {
+			return fmt.Errorf("the condition of the Service is %v", ready)
+		}
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	said := time.Since(began)
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, changed)
+	if _, err := all.Patch(ctx, shop, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return "", err
+	}
+	began = time.Now()
+	err = o.await(ctx, s, func() error {
 		if o.balancer.ID == lost.ID {
 			return errors.New("it is still the one that was deleted")
 		}
@@ -143,7 +172,8 @@ func (o *offer) lose(ctx context.Context, s *environment) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s is there after %s; the replicas compare load balancers every %s", o.address(), seconds(time.Since(began)), driftCheckPeriod), nil
+	return fmt.Sprintf("the Service says %s after %s; the replicas compare load balancers every %s; %s is there %s after a change",
+		reasonNotFound, seconds(said), driftCheckPeriod, o.address(), seconds(time.Since(began))), nil
 }
 
 func (o *offer) end(ctx context.Context, s *environment) (string, error) {

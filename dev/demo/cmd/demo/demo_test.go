@@ -49,7 +49,7 @@ func TestDemo(t *testing.T) {
 		`12 routes, for example to 10\.244\.\d+\.0/24 by way of node-001`,
 		`to 10\.244\.\d+\.0/24 by way of node-001, after \d+\.\d+ s; the replicas compare the routes every 2s`,
 		`\d+\.\d+\.\d+\.\d+, port 80, is there after \d+\.\d+ s, with 12 nodes behind it`,
-		`\d+\.\d+\.\d+\.\d+ is there after \d+\.\d+ s; the replicas compare load balancers every 2s`,
+		`the Service says NotFound after \d+\.\d+ s; the replicas compare load balancers every 2s; \d+\.\d+\.\d+\.\d+ is there \d+\.\d+ s after a change`,
 		`both are gone after \d+\.\d+ s`,
 		`sim\.small became sim\.large after \d+\.\d+ s`,
 		`node-010, node-011, node-012, after \d+\.\d+ s; the control plane waits for 5s`,
