@@ -117,8 +117,8 @@ var ofOthers = []Mutant{
 	},
 	{
 		Name: "forgets-labels", What: "an initialized node does not get another instance type", Schedule: changes,
-		File: "internal/controller/node/reconcile.go",
-		Old:  "\treturn ours && left > 0\n", New: "\treturn ours && left > 0 && len(node.Labels) == 0\n",
+		File: "internal/controller/node/plan.go",
+		Old:  "\t\tcase change:\n", New: "\t\tcase change && key == \"\":\n",
 	},
 	{
 		Name: "takes-all-nodes", What: "a provider ID of another scheme is taken for one of ours", Schedule: begin + "0s nodes-leave names=n-6\n",
