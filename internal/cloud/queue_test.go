@@ -216,10 +216,9 @@ func enter(t *testing.T, q *queue, about subject) *waiter {
 func TestRetryAfterHoldsItsGroupThenOneTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newTestQueue(64, 0, 0)
-		start := time.Now()
 		q.leave(enter(t, q, onInstance("a")), refusedFor(3*time.Second))
 		q.leave(enter(t, q, onInstance("z")), refusedFor(3*time.Second))
-		start = time.Now()
+		start := time.Now()
 		if other := enter(t, q, onService("a")); other.admitted != start {
 			waited := other.admitted.Sub(start)
 			t.Errorf("a call of another group entered after %s", waited)

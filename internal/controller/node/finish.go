@@ -28,8 +28,8 @@ import (
 type resultKind int
 
 const (
-	// unconcerned passes had nothing to decide about.
-	unconcerned resultKind = iota
+	// The zero value is none of them.
+	_ resultKind = iota
 	// initialized nodes have lost their taint.
 	initialized
 	// refreshed nodes are as the cloud says, whether or not anything had to be written.

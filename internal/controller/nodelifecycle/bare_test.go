@@ -21,7 +21,6 @@ import (
 // node but for those that have ended.
 type bareCloud struct {
 	cloudprovider.Interface
-	mu    sync.Mutex
 	ended map[string]bool
 }
 
@@ -29,17 +28,7 @@ func (b *bareCloud) ProviderName() string                           { return "si
 func (b *bareCloud) Instances() (cloudprovider.Instances, bool)     { return nil, false }
 func (b *bareCloud) InstancesV2() (cloudprovider.InstancesV2, bool) { return b, true }
 
-func (b *bareCloud) end(name string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.ended[name] = true
-}
-
-func (b *bareCloud) has(node *corev1.Node) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return !b.ended[node.Name]
-}
+func (b *bareCloud) has(node *corev1.Node) bool { return !b.ended[node.Name] }
 
 func (b *bareCloud) InstanceExists(_ context.Context, node *corev1.Node) (bool, error) {
 	return b.has(node), nil

@@ -42,9 +42,9 @@ type guard struct {
 const (
 	// answerAge is how long an answer counts for a decision that waits for other answers.
 	answerAge = 2 * time.Minute
-	// sameSeconds is how much earlier than a denial the cloud may have affirmed another instance: the answers of one pass come one after the
+	// samePass is how much earlier than a denial the cloud may have affirmed another instance: the answers of one pass come one after the
 	// other.
-	sameSeconds = 5 * time.Second
+	samePass = 5 * time.Second
 )
 
 // denial is the row of observations in which the cloud denied a node's instance.
@@ -291,7 +291,7 @@ type evidence struct {
 
 // affirms reports whether the cloud has affirmed an instance since about the first credible denial of a row.
 func (e evidence) affirms(row denial, now time.Time) bool {
-	return !e.affirmed.Before(row.believed.Add(-sameSeconds)) && now.Sub(e.affirmed) < answerAge
+	return !e.affirmed.Before(row.believed.Add(-samePass)) && now.Sub(e.affirmed) < answerAge
 }
 
 // decideDenied decides about a node whose instance the cloud denies. What an operator has acknowledged needs no credibility and no
