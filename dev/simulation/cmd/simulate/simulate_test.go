@@ -67,11 +67,7 @@ const drawsVariable = "MOORING_SIMULATION_DRAWS"
 
 // TestDraws runs a campaign. A draw that breaks a rule in a way that is not listed fails.
 func TestDraws(t *testing.T) {
-	draws := "300"
-	if testing.Short() {
-		draws = "40"
-	}
-	draws = cmp.Or(os.Getenv(drawsVariable), draws)
+	draws := cmp.Or(os.Getenv(drawsVariable), "40")
 	var out, messages bytes.Buffer
 	if code := simulate([]string{"--draws=" + draws}, &out, &messages); code != 0 {
 		t.Errorf("code %d: %s", code, messages.String())
