@@ -7,21 +7,21 @@
 //
 // Who can delay whom:
 //
-//	what happens to a call             the same object     others of its lane                   other lanes, other groups
+//	what happens to a call             the same object     others of its pool                   other pools, other groups
 //	it fails, it panics                -                   not at all                           not at all
 //	it is under way                    waits for it        a place less                         not at all, or a place less of a declared bound
 //	it is outstanding                  gets an error,      not at all; its object goes behind   not at all
 //	                                   until it returns    others the next time
 //	eight of a method are outstanding  the same            wait for one of them                 not at all
 //	it is refused for a quota          goes behind others  not at all                           not at all
-//	two objects are refused within     waits               wait for the rate, and for what      the lanes of that group wait as well
+//	two objects are refused within     waits               wait for the rate, and for what      the pools of that group wait as well
 //	ten seconds                                            the cloud asks, up to 30 s
-//	all fail for long, reads that      waits               one at a time, reads first,          the lanes of that group as well
+//	all fail for long, reads that      waits               one at a time, reads first,          the pools of that group as well
 //	worked among them                                      8 s apart at the most
 //	many wait                          -                   by priority, then by arrival; every  not at all, or by a declared bound, of which
 //	                                                       sixteenth is the oldest              a tenth is kept for each group
 //
-// A lane has the calls of one loop of the reference, see lane.go; a group has those that draw on one quota.
+// A pool has the calls of one loop of the reference, see pool.go; a group has those that draw on one quota.
 //
 // The plugin's InstancesV2, Instances, Zones, LoadBalancer and Routes, which return what is called, are part of the call.
 //
@@ -57,7 +57,7 @@ type Options struct {
 	// Lifetime ends the contexts of calls that are under way: with the lease or the process. The end of a caller's own context does not,
 	// which could be for any reason. Nil: it does.
 	Lifetime context.Context
-	// MaxInFlight is how many calls may be under way at once, over all controllers, reads in any lane. Zero: what the provider declares, or
+	// MaxInFlight is how many calls may be under way at once, over all controllers, reads in any pool. Zero: what the provider declares, or
 	// else what the reference makes, see Concurrency.
 	MaxInFlight int
 	// Concurrency is how many calls of the loops of the reference may be under way at once.
@@ -114,7 +114,7 @@ func Decorate(plugin cloudprovider.Interface, options Options) cloudprovider.Int
 		writesFrom:   options.WritesFrom,
 		writes:       writesUnderWay{tell: options.OnWrites},
 		secrets:      options.Secrets,
-		queue: newQueue(groupNames(limits), lanesOf(options.Concurrency, options.MaxInFlight, capabilities), options.MaxInFlight,
+		queue: newQueue(groupNames(limits), poolsOf(options.Concurrency, options.MaxInFlight, capabilities), options.MaxInFlight,
 			rate.Limit(options.QPS), burst, metrics),
 		tracer:  tracerOf(options.TracerProvider),
 		metrics: metrics,

@@ -25,8 +25,8 @@ type groupQueue struct {
 	objects map[string]*object
 	swept   time.Time
 
-	bounds   lanes
-	lanes    []*lane
+	bounds   pools
+	pools    []*pool
 	admitted uint64
 
 	// refused is the call that was refused last. Holds is how many objects were refused in a row.
@@ -41,7 +41,7 @@ type refusal struct {
 	ticket ticket
 }
 
-func newGroupQueue(name string, bounds lanes, window int) *groupQueue {
+func newGroupQueue(name string, bounds pools, window int) *groupQueue {
 	return &groupQueue{name: name, window: newWindow(window), bounds: bounds, quota: &quota{}, objects: map[string]*object{}}
 }
 
@@ -64,15 +64,15 @@ func (g *groupQueue) object(key string, now time.Time) *object {
 	return o
 }
 
-// lane returns the lane of a name.
-func (g *groupQueue) lane(name string) *lane {
-	for _, known := range g.lanes {
+// pool returns the pool of a name.
+func (g *groupQueue) pool(name string) *pool {
+	for _, known := range g.pools {
 		if known.name == name {
 			return known
 		}
 	}
-	added := &lane{name: name, size: g.bounds[name]}
-	g.lanes = append(g.lanes, added)
+	added := &pool{name: name, size: g.bounds[name]}
+	g.pools = append(g.pools, added)
 	return added
 }
 
@@ -93,14 +93,14 @@ func rankOf(priority Priority, behind bool) int {
 // insert adds a call in its place.
 func (g *groupQueue) insert(w *waiter) {
 	priority := Priority(w.request.priority.Load())
-	w.rank, w.lane = rankOf(priority, w.behind), g.lane(g.bounds.of(w.about, priority))
-	w.lane.insert(w)
+	w.rank, w.pool = rankOf(priority, w.behind), g.pool(g.bounds.of(w.about, priority))
+	w.pool.insert(w)
 }
 
 // all returns those that wait, in no particular order.
 func (g *groupQueue) all() []*waiter {
 	var all []*waiter
-	for _, l := range g.lanes {
+	for _, l := range g.pools {
 		for rank := range ranks {
 			all = append(all, l.waiting[rank]...)
 		}
@@ -111,7 +111,7 @@ func (g *groupQueue) all() []*waiter {
 // sort takes in that priorities were raised.
 func (g *groupQueue) sort() {
 	all := g.all()
-	for _, l := range g.lanes {
+	for _, l := range g.pools {
 		l.waiting = [ranks][]*waiter{}
 	}
 	slices.SortFunc(all, func(a, b *waiter) int { return cmp.Compare(a.arrival, b.arrival) })
@@ -123,7 +123,7 @@ func (g *groupQueue) sort() {
 // waiting returns how many wait.
 func (g *groupQueue) waiting() int {
 	count := 0
-	for _, l := range g.lanes {
+	for _, l := range g.pools {
 		count += l.count()
 	}
 	return count
@@ -132,7 +132,7 @@ func (g *groupQueue) waiting() int {
 // running returns how many count as under way.
 func (g *groupQueue) running() int {
 	count := 0
-	for _, l := range g.lanes {
+	for _, l := range g.pools {
 		count += len(l.running)
 	}
 	return count
@@ -162,7 +162,7 @@ func (g *groupQueue) expire(now time.Time, blocked func(*waiter) error) {
 
 // reject lets a call go with an error instead of a place.
 func (g *groupQueue) reject(w *waiter, err error) {
-	w.lane.remove(w)
+	w.pool.remove(w)
 	w.err = err
 	close(w.let)
 }
@@ -206,7 +206,7 @@ func (g *groupQueue) pick(free func(*waiter) bool, now time.Time) *waiter {
 // reading returns how many reads have begun within the last second, and when the first of them has not any more. The window is for finding out
 // what the cloud bears: a read that takes longer shows nothing about that, nor does a write, which may take minutes.
 func (g *groupQueue) reading(now time.Time) (count int, until time.Time) {
-	for _, l := range g.lanes {
+	for _, l := range g.pools {
 		for _, w := range l.running {
 			if over := w.admitted.Add(windowTime); !w.about.write && now.Before(over) {
 				count, until = count+1, soonest(until, over)
@@ -218,7 +218,7 @@ func (g *groupQueue) reading(now time.Time) (count int, until time.Time) {
 
 // best returns the first call of those that may be let in, or the one that has waited longest.
 func (g *groupQueue) best(may func(*waiter) bool, fair bool) (best *waiter) {
-	for _, l := range g.lanes {
+	for _, l := range g.pools {
 		if l.full() {
 			continue
 		}
@@ -285,7 +285,7 @@ func (q *queue) obstacle(w *waiter) string {
 	defer q.mu.Unlock()
 	g := q.of(w.about.group)
 	now := time.Now()
-	if !slices.Contains(w.lane.waiting[w.rank], w) {
+	if !slices.Contains(w.pool.waiting[w.rank], w) {
 		return ""
 	}
 	queued := fmt.Sprintf("%d calls for %s are waiting", g.waiting(), g.name)
@@ -299,10 +299,10 @@ func (q *queue) obstacle(w *waiter) string {
 		return g.breaker.unavailable(g.name).Error()
 	case g.quota.hold.After(now):
 		return fmt.Sprintf("the cloud asked for no calls for %s until %s; %s", g.name, g.quota.hold.UTC().Format(time.RFC3339), queued)
-	case w.lane.full() && q.method(w.about.name).outstanding >= maxOutstanding:
+	case w.pool.full() && q.method(w.about.name).outstanding >= maxOutstanding:
 		return fmt.Sprintf("%d calls of %s have not returned, and no more are made; restart this process", maxOutstanding, w.about.name)
-	case w.lane.full():
-		return fmt.Sprintf("no more than %d calls are made at the same time (%s); %s", w.lane.size, w.lane.name, queued)
+	case w.pool.full():
+		return fmt.Sprintf("no more than %d calls are made at the same time (%s); %s", w.pool.size, w.pool.name, queued)
 	case g.quota.rate > 0:
 		return fmt.Sprintf("the cloud's quota for %s takes %.1f calls a second, as its refusals show; %s", g.name, g.quota.rate, queued)
 	case q.cap != nil && q.cap.TokensAt(now) < 1:

@@ -21,8 +21,8 @@ const (
 // operation is what is known of a method of a plugin.
 type operation struct {
 	group string
-	// lane says which loop of the reference makes such calls; empty if it makes none.
-	lane string
+	// pool says which loop of the reference makes such calls; empty if it makes none.
+	pool string
 	// write says that the method changes something in the cloud.
 	write bool
 	// whole says that the method is about no object in particular: a listing.
@@ -31,34 +31,34 @@ type operation struct {
 
 // operations are the methods of a plugin that call the cloud.
 var operations = map[string]operation{
-	"InstanceExists":               {group: GroupInstances, lane: laneNodeLifecycle},
-	"InstanceShutdown":             {group: GroupInstances, lane: laneNodeLifecycle},
-	"InstanceMetadata":             {group: GroupInstances, lane: laneNodeStatus},
-	"NodeAddresses":                {group: GroupInstances, lane: laneNodeStatus},
-	"NodeAddressesByProviderID":    {group: GroupInstances, lane: laneNodeStatus},
-	"InstanceID":                   {group: GroupInstances, lane: laneNodeStatus},
-	"InstanceType":                 {group: GroupInstances, lane: laneNodeStatus},
-	"InstanceTypeByProviderID":     {group: GroupInstances, lane: laneNodeStatus},
+	"InstanceExists":               {group: GroupInstances, pool: poolNodeLifecycle},
+	"InstanceShutdown":             {group: GroupInstances, pool: poolNodeLifecycle},
+	"InstanceMetadata":             {group: GroupInstances, pool: poolNodeStatus},
+	"NodeAddresses":                {group: GroupInstances, pool: poolNodeStatus},
+	"NodeAddressesByProviderID":    {group: GroupInstances, pool: poolNodeStatus},
+	"InstanceID":                   {group: GroupInstances, pool: poolNodeStatus},
+	"InstanceType":                 {group: GroupInstances, pool: poolNodeStatus},
+	"InstanceTypeByProviderID":     {group: GroupInstances, pool: poolNodeStatus},
 	"AddSSHKeyToAllInstances":      {group: GroupInstances, write: true, whole: true},
-	"CurrentNodeName":              {group: GroupInstances, lane: laneNodeStatus},
-	"InstanceExistsByProviderID":   {group: GroupInstances, lane: laneNodeLifecycle},
-	"InstanceShutdownByProviderID": {group: GroupInstances, lane: laneNodeLifecycle},
-	"GetZone":                      {group: GroupInstances, lane: laneNodeStatus, whole: true},
-	"GetZoneByProviderID":          {group: GroupInstances, lane: laneNodeStatus},
-	"GetZoneByNodeName":            {group: GroupInstances, lane: laneNodeStatus},
+	"CurrentNodeName":              {group: GroupInstances, pool: poolNodeStatus},
+	"InstanceExistsByProviderID":   {group: GroupInstances, pool: poolNodeLifecycle},
+	"InstanceShutdownByProviderID": {group: GroupInstances, pool: poolNodeLifecycle},
+	"GetZone":                      {group: GroupInstances, pool: poolNodeStatus, whole: true},
+	"GetZoneByProviderID":          {group: GroupInstances, pool: poolNodeStatus},
+	"GetZoneByNodeName":            {group: GroupInstances, pool: poolNodeStatus},
 	"ListInstances":                {group: GroupInstances, whole: true},
 	"WatchInstances":               {group: GroupInstances, whole: true},
-	"GetLoadBalancer":              {group: GroupLoadBalancers, lane: laneBalancerReads},
-	"EnsureLoadBalancer":           {group: GroupLoadBalancers, lane: laneServices, write: true},
-	"UpdateLoadBalancer":           {group: GroupLoadBalancers, lane: laneTargets, write: true},
-	"EnsureLoadBalancerDeleted":    {group: GroupLoadBalancers, lane: laneServices, write: true},
-	"ChangeTargets":                {group: GroupLoadBalancers, lane: laneTargets, write: true},
+	"GetLoadBalancer":              {group: GroupLoadBalancers, pool: poolBalancerReads},
+	"EnsureLoadBalancer":           {group: GroupLoadBalancers, pool: poolServices, write: true},
+	"UpdateLoadBalancer":           {group: GroupLoadBalancers, pool: poolTargets, write: true},
+	"EnsureLoadBalancerDeleted":    {group: GroupLoadBalancers, pool: poolServices, write: true},
+	"ChangeTargets":                {group: GroupLoadBalancers, pool: poolTargets, write: true},
 	"ListLoadBalancers":            {group: GroupLoadBalancers, whole: true},
-	"ListRoutes":                   {group: GroupRoutes, lane: laneRouteList, whole: true},
-	"CreateRoute":                  {group: GroupRoutes, lane: laneRouteWrites, write: true},
-	"DeleteRoute":                  {group: GroupRoutes, lane: laneRouteWrites, write: true},
-	"ReplaceRoute":                 {group: GroupRoutes, lane: laneRouteWrites, write: true},
-	"ChangeRoutes":                 {group: GroupRoutes, lane: laneRouteWrites, write: true},
+	"ListRoutes":                   {group: GroupRoutes, pool: poolRouteList, whole: true},
+	"CreateRoute":                  {group: GroupRoutes, pool: poolRouteWrites, write: true},
+	"DeleteRoute":                  {group: GroupRoutes, pool: poolRouteWrites, write: true},
+	"ReplaceRoute":                 {group: GroupRoutes, pool: poolRouteWrites, write: true},
+	"ChangeRoutes":                 {group: GroupRoutes, pool: poolRouteWrites, write: true},
 	"ListNodeGroups":               {group: GroupInstances, whole: true},
 	"NodeGroupStatus":              {group: GroupInstances},
 	"NodeGroupTemplate":            {group: GroupInstances},

@@ -110,7 +110,7 @@ func (q *queue) outstandingAt(w *waiter) time.Time {
 // age lets calls that have been under way for long lose their places.
 func (q *queue) age(now time.Time) {
 	for _, g := range q.groups {
-		for _, l := range g.lanes {
+		for _, l := range g.pools {
 			for _, w := range slices.Clone(l.running) {
 				if at := q.outstandingAt(w); !at.IsZero() && !now.Before(at) {
 					q.giveUp(g, l, w, now)
@@ -124,7 +124,7 @@ func (q *queue) age(now time.Time) {
 func (q *queue) aging() time.Time {
 	next := time.Time{}
 	for _, g := range q.groups {
-		for _, l := range g.lanes {
+		for _, l := range g.pools {
 			for _, w := range l.running {
 				next = soonest(next, q.outstandingAt(w))
 			}
@@ -134,7 +134,7 @@ func (q *queue) aging() time.Time {
 }
 
 // giveUp lets a call be outstanding: its caller is told, and its place is free.
-func (q *queue) giveUp(g *groupQueue, l *lane, w *waiter, now time.Time) {
+func (q *queue) giveUp(g *groupQueue, l *pool, w *waiter, now time.Time) {
 	l.release(w)
 	w.outstanding = true
 	q.method(w.about.name).outstanding++

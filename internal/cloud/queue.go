@@ -25,11 +25,11 @@ const (
 	actingRefusals = 2
 )
 
-// queue lets calls through: each lane by its bound, each group by its own priorities, rate and breaker, and never two calls about the same
+// queue lets calls through: each pool by its bound, each group by its own priorities, rate and breaker, and never two calls about the same
 // object. Where somebody declares how many calls may be under way at once, all of them are under that bound.
 type queue struct {
 	metrics *metrics
-	lanes   lanes
+	pools   pools
 	// most is how many calls may be under way at once, if declared.
 	most     int
 	declared bool
@@ -56,7 +56,7 @@ type waiter struct {
 	arrival   uint64
 	behind    bool
 	since     time.Time // when this wait began
-	lane      *lane
+	pool      *pool
 	rank      int // among those that wait
 	let       chan struct{}
 	err       error // why it was not let in, once let is closed
@@ -70,10 +70,10 @@ type waiter struct {
 	given       chan struct{}
 }
 
-// newQueue returns a queue. Most is how many calls may be under way at once, 0 if nothing but the lanes bounds that.
-func newQueue(groups []string, bounds lanes, most int, limit rate.Limit, burst int, metrics *metrics) *queue {
+// newQueue returns a queue. Most is how many calls may be under way at once, 0 if nothing but the pools bounds that.
+func newQueue(groups []string, bounds pools, most int, limit rate.Limit, burst int, metrics *metrics) *queue {
 	q := &queue{
-		metrics: metrics, lanes: bounds, most: most, declared: most > 0, share: (most + 5) / 10, methods: map[string]*method{}, busy: map[string]*waiter{},
+		metrics: metrics, pools: bounds, most: most, declared: most > 0, share: (most + 5) / 10, methods: map[string]*method{}, busy: map[string]*waiter{},
 	}
 	window := max(most-q.share*(len(groups)-1), 1)
 	if !q.declared {
@@ -183,7 +183,7 @@ func (q *queue) place(w *waiter) {
 func (q *queue) remove(w *waiter) (*waiter, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if w.lane.remove(w) {
+	if w.pool.remove(w) {
 		q.dispatch() // the timer may have been set for it
 		return nil, context.Cause(w.ctx)
 	}
@@ -285,7 +285,7 @@ func (q *queue) room(g *groupQueue) bool {
 
 func (q *queue) admit(w *waiter, now time.Time) {
 	g := q.of(w.about.group)
-	w.lane.remove(w)
+	w.pool.remove(w)
 	pace := time.Duration(0)
 	if q.declared {
 		g.window = g.window.admitted(now)
@@ -301,7 +301,7 @@ func (q *queue) admit(w *waiter, now time.Time) {
 	for _, key := range w.exclusive {
 		q.busy[key] = w
 	}
-	w.lane.running = append(w.lane.running, w)
+	w.pool.running = append(w.pool.running, w)
 	g.admitted++
 	close(w.let)
 }
@@ -359,7 +359,7 @@ func (q *queue) leave(w *waiter, result outcome) change {
 	for _, key := range w.exclusive {
 		delete(q.busy, key)
 	}
-	w.lane.release(w)
+	w.pool.release(w)
 	if !result.notMade {
 		q.method(w.about.name).note(now.Sub(w.admitted))
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 func newTestQueue(most int, limit rate.Limit, burst int) *queue {
-	return newQueue(groupNames(provider.Limits{}), lanes{}, most, limit, burst, newMetrics(nil))
+	return newQueue(groupNames(provider.Limits{}), pools{}, most, limit, burst, newMetrics(nil))
 }
 
 // onInstance is a read about an instance.

@@ -130,13 +130,13 @@ func New(options Options) (*Controller, error) {
 		options: options, reconciler: reconciler, targets: targets, states: states, metrics: metrics, enqueuer: &kit.Enqueuer{},
 		orphanMetrics: orphancheck.NewMetrics(options.Registerer),
 	}
-	reconciler.lanes = newLanes(options.Writes, options.shared, c.admit)
-	c.orphans = newOrphanDeleter(reconciler.lanes.services, options.Recorder)
-	registerCounts(options.Registerer, states, reconciler.lanes)
+	reconciler.pools = newPools(options.Writes, options.shared, c.admit)
+	c.orphans = newOrphanDeleter(reconciler.pools.services, options.Recorder)
+	registerCounts(options.Registerer, states, reconciler.pools)
 	watcher := watcher{classes: options.Classes, states: states, targets: targets}
 	var err error
 	c.Controller, err = kit.NewController(Name, kit.ControllerOptions{
-		Reconciler: reconciler, Workers: workersFor(reconciler.lanes.places()), Logger: options.Logger,
+		Reconciler: reconciler, Workers: workersFor(reconciler.pools.places()), Logger: options.Logger,
 		LoggerFor: func(service types.NamespacedName) logr.Logger {
 			return options.Logger.WithValues("service", service.String())
 		},
@@ -201,7 +201,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		client: c.options.Client, clusterName: c.options.ClusterName, clusterUID: clusterUID(c.options.Client),
 	}
 	c.reconciler.applier = applier
-	defer c.reconciler.lanes.stop()
+	defer c.reconciler.pools.stop()
 	drift := c.newDriftCheck(applier)
 	ctx, cancel := context.WithCancel(ctx)
 	var others sync.WaitGroup

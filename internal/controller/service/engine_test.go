@@ -73,10 +73,10 @@ func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 		orphanMetrics: orphancheck.NewMetrics(nil),
 	}
 	_ = e.core.enqueuer.Capture(context.Background(), e.queue)
-	reconciler.lanes = newLanes(writes, false, e.core.admit)
-	e.core.orphans = newOrphanDeleter(reconciler.lanes.services, e.events)
+	reconciler.pools = newPools(writes, false, e.core.admit)
+	e.core.orphans = newOrphanDeleter(reconciler.pools.services, e.events)
 	e.watcher = watcher{classes: reconciler.classes, states: states, targets: targets}
-	e.run(workersFor(reconciler.lanes.places()))
+	e.run(workersFor(reconciler.pools.places()))
 	return e
 }
 

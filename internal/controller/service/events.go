@@ -264,12 +264,12 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 }
 
 // registerCounts exports how many load balancers there are and how many wait, counted when somebody asks.
-func registerCounts(registerer prometheus.Registerer, states *states, lanes lanes) {
+func registerCounts(registerer prometheus.Registerer, states *states, pools pools) {
 	factory := promauto.With(registerer)
 	factory.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mooring_service_writes_waiting",
 		Help: "Services that wait for other writes to load balancers, of which the cloud bears only so many at once.",
-	}, func() float64 { return float64(lanes.waiting()) })
+	}, func() float64 { return float64(pools.waiting()) })
 	gauge := func(state string, count func() int) {
 		factory.NewGaugeFunc(prometheus.GaugeOpts{
 			Name:        "mooring_service_load_balancers",

@@ -55,7 +55,7 @@ type reconciler struct {
 	metrics *metrics
 	backoff backoff
 	applier *applier
-	lanes   lanes
+	pools   pools
 	// tellsApart says that the plugin does not take the load balancers of two Services of one name for each other, see New.
 	tellsApart bool
 }
@@ -76,7 +76,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	waits := false
 	defer func() {
 		if !waits {
-			r.lanes.cancel(request.NamespacedName)
+			r.pools.cancel(request.NamespacedName)
 		}
 	}()
 	p, err := r.begin(ctx, request.NamespacedName)
@@ -330,9 +330,9 @@ func (r *reconciler) look(ctx context.Context, p *pass) error {
 func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
 	if act.changesCloud() {
 		p.priority = priorityFor(p, act)
-		limiter := r.lanes.of(act)
+		limiter := r.pools.of(act)
 		if !limiter.Acquire(p.key, p.priority, r.failedLast(p, act), r.events.noticeOf(p, act, EventWaiting)) {
-			r.lanes.cancelBut(limiter, p.key)
+			r.pools.cancelBut(limiter, p.key)
 			return errWaiting
 		}
 		defer limiter.Release(p.key)

@@ -73,7 +73,7 @@ func (s *scenario) restart() {
 	targets.owners = instances.NewOwners(inventory, ownership.Rules{ProviderName: "sim"})
 	s.reconciler = &reconciler{
 		reader: s.cluster, classes: Classes{Default: true}, targets: targets, states: newStates(), metrics: metrics,
-		events: &events{recorder: s.events, metrics: metrics}, lanes: newLanes(1, false, func(types.NamespacedName) {}),
+		events: &events{recorder: s.events, metrics: metrics}, pools: newPools(1, false, func(types.NamespacedName) {}),
 		backoff: backoff{first: DefaultFirstRetry, longest: DefaultLongestRetry},
 		applier: &applier{balancer: shownCalls{s.cloud, &s.out}, client: shownPatches{s.cluster, &s.out},
 			clusterUID: func(context.Context) types.UID { return "me" }},

@@ -19,57 +19,57 @@ type Concurrency struct {
 	ServiceSyncs int
 }
 
-// The lanes. A lane has the calls that one loop of the reference makes, or as many of them as its workers. Calls of different lanes
+// The pools. A pool has the calls that one loop of the reference makes, or as many of them as its workers. Calls of different pools
 // run side by side.
 const (
-	laneNewNodes      = "lookups of new nodes"
-	laneNodeStatus    = "lookups of nodes"
-	laneNodeLifecycle = "questions whether instances exist and run"
-	laneServices      = "load balancers of Services"
-	laneBalancerReads = "lookups of load balancers"
-	laneTargets       = "targets of load balancers"
-	laneRouteList     = "listings of routes"
-	laneRouteWrites   = "changes of routes" // of which the route controller bounds the number
+	poolNewNodes      = "lookups of new nodes"
+	poolNodeStatus    = "lookups of nodes"
+	poolNodeLifecycle = "questions whether instances exist and run"
+	poolServices      = "load balancers of Services"
+	poolBalancerReads = "lookups of load balancers"
+	poolTargets       = "targets of load balancers"
+	poolRouteList     = "listings of routes"
+	poolRouteWrites   = "changes of routes" // of which the route controller bounds the number
 )
 
-// lanes is how many calls of each lane may be under way at once. A lane that is missing has no bound of its own.
-type lanes map[string]int
+// pools is how many calls of each pool may be under way at once. A pool that is missing has no bound of its own.
+type pools map[string]int
 
-// lanesOf returns the bounds: what the operator says, or else what the provider declares, or else the reference's numbers. Where calls at
+// poolsOf returns the bounds: what the operator says, or else what the provider declares, or else the reference's numbers. Where calls at
 // the same time are declared, that is for reads; writes have declarations of their own.
-func lanesOf(flags Concurrency, declared int, capabilities provider.Capabilities) lanes {
+func poolsOf(flags Concurrency, declared int, capabilities provider.Capabilities) pools {
 	one := func(sizes ...int) int { return max(cmp.Or(sizes...), 1) }
 	services := one(flags.ServiceSyncs, capabilities.LoadBalancerWrites)
-	bounds := lanes{
-		laneNewNodes:      one(flags.NodeSyncs, declared),
-		laneNodeStatus:    one(flags.NodeStatusUpdates, flags.NodeSyncs, declared),
-		laneNodeLifecycle: one(flags.NodeLifecycleSyncs, declared),
-		laneServices:      services,
-		laneTargets:       services,
-		laneRouteList:     1,
+	bounds := pools{
+		poolNewNodes:      one(flags.NodeSyncs, declared),
+		poolNodeStatus:    one(flags.NodeStatusUpdates, flags.NodeSyncs, declared),
+		poolNodeLifecycle: one(flags.NodeLifecycleSyncs, declared),
+		poolServices:      services,
+		poolTargets:       services,
+		poolRouteList:     1,
 	}
 	if declared > 0 {
-		bounds[laneBalancerReads] = declared
+		bounds[poolBalancerReads] = declared
 	}
 	return bounds
 }
 
-// of returns the lane of a call.
-func (l lanes) of(about subject, priority Priority) string {
+// of returns the pool of a call.
+func (l pools) of(about subject, priority Priority) string {
 	switch {
-	case about.lane == laneNodeStatus && priority == PriorityNewNode:
-		return laneNewNodes
-	case about.lane == laneBalancerReads && l[laneBalancerReads] == 0: // the reference looks them up where it writes them
-		return laneServices
-	case about.lane == "":
+	case about.pool == poolNodeStatus && priority == PriorityNewNode:
+		return poolNewNodes
+	case about.pool == poolBalancerReads && l[poolBalancerReads] == 0: // the reference looks them up where it writes them
+		return poolServices
+	case about.pool == "":
 		return about.name
 	default:
-		return about.lane
+		return about.pool
 	}
 }
 
-// lane are the calls of one lane of a group.
-type lane struct {
+// pool are the calls of one pool of a group.
+type pool struct {
 	name string
 	size int // 0: no bound of its own
 	// waiting are those that wait, by rank and then by arrival.
@@ -79,17 +79,17 @@ type lane struct {
 }
 
 // full reports whether no call may be let in.
-func (l *lane) full() bool { return l.size > 0 && len(l.running) >= l.size }
+func (l *pool) full() bool { return l.size > 0 && len(l.running) >= l.size }
 
 // insert adds a call in its place.
-func (l *lane) insert(w *waiter) {
+func (l *pool) insert(w *waiter) {
 	list := &l.waiting[w.rank]
 	at, _ := slices.BinarySearchFunc(*list, w, func(a, b *waiter) int { return cmp.Compare(a.arrival, b.arrival) })
 	*list = slices.Insert(*list, at, w)
 }
 
 // remove takes a call out of those that wait, and reports whether it was there.
-func (l *lane) remove(w *waiter) bool {
+func (l *pool) remove(w *waiter) bool {
 	list := &l.waiting[w.rank]
 	at := slices.Index(*list, w)
 	switch {
@@ -105,14 +105,14 @@ func (l *lane) remove(w *waiter) bool {
 }
 
 // release takes a call out of those that count as under way.
-func (l *lane) release(w *waiter) {
+func (l *pool) release(w *waiter) {
 	if at := slices.Index(l.running, w); at >= 0 {
 		l.running = slices.Delete(l.running, at, at+1)
 	}
 }
 
 // first returns the call that may be let in first, and the one of those that has waited longest.
-func (l *lane) first(may func(*waiter) bool) (first, oldest *waiter) {
+func (l *pool) first(may func(*waiter) bool) (first, oldest *waiter) {
 	for rank := ranks - 1; rank >= 0; rank-- {
 		at := slices.IndexFunc(l.waiting[rank], may)
 		if at < 0 {
@@ -130,7 +130,7 @@ func (l *lane) first(may func(*waiter) bool) (first, oldest *waiter) {
 }
 
 // count returns how many wait.
-func (l *lane) count() int {
+func (l *pool) count() int {
 	count := 0
 	for rank := range ranks {
 		count += len(l.waiting[rank])

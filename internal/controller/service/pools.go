@@ -1,0 +1,68 @@
+package service
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
+)
+
+// pools are the write limiters. As in the reference, as many changes of targets as of Services go on at once, so that a Service whose calls are
+// slow and fail keeps no other from following the nodes. Where the provider declares how many changes it bears, both pools are one.
+type pools struct{ services, targets *writelimit.Limiter }
+
+func newPools(places int, shared bool, admit func(types.NamespacedName)) pools {
+	all := pools{services: writelimit.New(places, admit)}
+	if all.targets = all.services; !shared {
+		all.targets = writelimit.New(places, admit)
+	}
+	return all
+}
+
+// of returns the pool of an action.
+func (l pools) of(act action) *writelimit.Limiter {
+	if act.verb == verbRetarget {
+		return l.targets
+	}
+	return l.services
+}
+
+// cancel says that a pass has ended and does not want to write.
+func (l pools) cancel(key types.NamespacedName) { l.cancelBut(nil, key) }
+
+// cancelBut says that a pass wants to write in no other pool.
+func (l pools) cancelBut(kept *writelimit.Limiter, key types.NamespacedName) {
+	for _, pool := range l.all() {
+		if pool != kept {
+			pool.Cancel(key)
+		}
+	}
+}
+
+// places returns how many changes may be under way at once.
+func (l pools) places() (sum int) {
+	for _, pool := range l.all() {
+		sum += pool.Places()
+	}
+	return sum
+}
+
+// waiting returns how many wait for a place.
+func (l pools) waiting() (sum int) {
+	for _, pool := range l.all() {
+		sum += pool.CountWaiting()
+	}
+	return sum
+}
+
+func (l pools) stop() {
+	for _, pool := range l.all() {
+		pool.Stop()
+	}
+}
+
+func (l pools) all() []*writelimit.Limiter {
+	if l.services == l.targets {
+		return []*writelimit.Limiter{l.services}
+	}
+	return []*writelimit.Limiter{l.services, l.targets}
+}
