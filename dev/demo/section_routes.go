@@ -63,6 +63,17 @@ func awaitRoutes(ctx context.Context, s *environment) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	// The next step deletes one. A route that no list has shown yet may be one that lists show late, and is not made again at once.
+	listed := s.cloud.Counts().Received(api.OpListRoutes)
+	err = awaitCloud(ctx, func() error {
+		if s.cloud.Counts().Received(api.OpListRoutes) < listed+2 { // the manager has the first of two when it asks for the second
+			return errors.New("a list of the routes for the leader")
+		}
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
 	return fmt.Sprintf("%s, for example to %s by way of %s", words.Count(len(found), "route", "routes"), found[0].DestinationCIDR, found[0].TargetName), nil
 }
 

@@ -55,7 +55,7 @@ func (f *fixture) start(t *testing.T) *harness.Manager {
 			&certificatesv1.CertificateSigningRequest{}: {Field: servingcertificate.Selector()},
 		}},
 		Build: func(parts harness.Parts) (ctrl.Runnable, error) {
-			decorated := cloud.Decorate(f.cloud, cloud.Options{Registerer: parts.Registry})
+			decorated := cloud.Decorate(f.cloud, cloud.Options{Registerer: parts.Registry, MaxInFlight: 64})
 			inventory := instances.New(instances.Options{Cloud: decorated, Registerer: parts.Registry})
 			return servingcertificate.New(context.Background(), servingcertificate.Options{
 				Client: parts.GetClient(), Cache: parts.GetCache(), Recorder: parts.Recorder, Inventory: inventory,
