@@ -176,9 +176,10 @@ func (a *applier) write(ctx context.Context, act action) (result, error) {
 	}
 }
 
-// cameTooLate reports whether the API server refused a patch because the Service is not any more what it was planned for. By
-// 409 it says so itself. A 404 does not prove that the Service was deleted, which is for the cache to show: a proxy answers it too. By 422 it says that the UID is another one's, or that a Service that is being deleted takes no
-// finalizers; refusals by admission have this code too, and name no field.
+// cameTooLate reports whether a patch failed because the Service may not be any more what it was planned for. By 409 the API server says so
+// itself. A 404 does not prove that the Service was deleted: a proxy answers it too, and the cache shows deletions. By 422 the API server says
+// that another Service has the UID, or that a Service which is being deleted takes no finalizers. Refusals by admission have this code too,
+// and name no field.
 func cameTooLate(err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
