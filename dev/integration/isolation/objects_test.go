@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -70,6 +71,11 @@ func fail(t *testing.T, name string) {
 // awaitInitialized waits until a node has no taint and the provider ID of its instance.
 func (m *manager) awaitInitialized(t *testing.T, name string) {
 	t.Helper()
+	m.awaitInitializedWithin(t, limit, name)
+}
+
+func (m *manager) awaitInitializedWithin(t *testing.T, limit time.Duration, name string) {
+	t.Helper()
 	poll.Within(t, limit, "node "+name+" joins", func(ctx context.Context) error {
 		found, err := admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
@@ -120,6 +126,11 @@ func (m *manager) key(name string) string { return metav1.NamespaceDefault + "/"
 
 // awaitAddress waits until a Service has an address.
 func awaitAddress(t *testing.T, key string) {
+	t.Helper()
+	awaitAddressWithin(t, limit, key)
+}
+
+func awaitAddressWithin(t *testing.T, limit time.Duration, key string) {
 	t.Helper()
 	namespace, name, _ := strings.Cut(key, "/")
 	poll.Within(t, limit, "Service "+key+" has an address", func(ctx context.Context) error {

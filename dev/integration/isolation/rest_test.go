@@ -26,8 +26,9 @@ func (m *manager) populate(t *testing.T) {
 	m.node(t, "foreign", initialized("other:///zone/1"))
 	m.node(t, "foreign-not-ready", initialized("other:///zone/2"), notReady)
 	m.node(t, "foreign-new", func(node *corev1.Node) { node.Spec.ProviderID = "other:///zone/3" })
-	m.awaitInitialized(t, m.instance(t, "first"))
-	awaitAddress(t, m.service(t, old))
+	// All managers start at the same time, and share the processors with other tests.
+	m.awaitInitializedWithin(t, startLimit, m.instance(t, "first"))
+	awaitAddressWithin(t, startLimit, m.service(t, old))
 }
 
 // serves holds a manager to serving what is healthy while a scenario's faults go on, each step within the limit: a new node joins,
