@@ -124,8 +124,7 @@ func (p *perNode) each(ctx context.Context, nodes []*corev1.Node, maxAge time.Du
 }
 
 // fanOut puts a question for each node, all at once: a goroutine for each is all that a question costs while it waits in the
-// queue of the client of the cloud, and nodes for which that does not answer hold up no others. The first answers come when few nodes have
-// been asked for, also where each takes several calls.
+// queue of the client of the cloud, and nodes for which that does not answer hold up no others.
 func (p *perNode) fanOut(ctx context.Context, nodes []*corev1.Node, yield Yield,
 	question func(context.Context, *corev1.Node) (Observation, error),
 ) {
@@ -133,7 +132,7 @@ func (p *perNode) fanOut(ctx context.Context, nodes []*corev1.Node, yield Yield,
 	var mu sync.Mutex
 	for _, node := range nodes {
 		waiting.Go(func() {
-			observation, err := question(cloud.InOneTurn(ctx), node)
+			observation, err := question(ctx, node)
 			mu.Lock()
 			defer mu.Unlock()
 			yield(node, observation, err)
@@ -184,7 +183,8 @@ func (p *perNode) ask(ctx context.Context, node *corev1.Node) (Observation, erro
 }
 
 // metadata asks the plugin for a node's instance in the way that the plugin offers. Nil metadata without an error means that
-// the plugin says nothing; answered is the provider ID that it vouched for itself.
+// the plugin says nothing; answered is the provider ID that it vouched for itself. An older plugin takes several calls, which are one turn: the
+// first nodes are answered before all have been asked for.
 func (p *perNode) metadata(ctx context.Context, node *corev1.Node) (
 	metadata *cloudprovider.InstanceMetadata, answered string, err error,
 ) {
@@ -192,7 +192,7 @@ func (p *perNode) metadata(ctx context.Context, node *corev1.Node) (
 	if err != nil {
 		return nil, "", err
 	}
-	said, err := instances.InstanceMetadata(ctx, node.DeepCopy())
+	said, err := instances.InstanceMetadata(cloud.InOneTurn(ctx), node.DeepCopy())
 	if err != nil {
 		return nil, "", fmt.Errorf("asking the cloud for the instance of node %q: %w", node.Name, err)
 	}

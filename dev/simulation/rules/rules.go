@@ -339,9 +339,10 @@ func (j *judge) rates(rule, what string, reference, mooring map[string][]time.Du
 	}
 }
 
-// idle is the end of rule 6: an object that has settled is not written, unless the reference writes it too.
+// idle is the end of rule 6: an object that has settled is not written, unless the reference writes it too. What may arrive late is written
+// late.
 func idle(j *judge) {
-	settled := func(write double.Write) bool { return write.At >= draw.Disturbed+rest }
+	settled := func(write double.Write) bool { return write.At >= j.arrival() }
 	written := map[string]bool{}
 	for _, write := range j.reference.Writes {
 		written[write.Object] = written[write.Object] || settled(write)

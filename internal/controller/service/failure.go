@@ -103,8 +103,8 @@ type failure struct {
 	// intent and inputs are what the passes were for. Once they are different, it is worth trying again at once.
 	intent intent
 	inputs inputs
-	// count is how many passes failed.
-	count int
+	// count is how many passes failed, without those for which the plugin itself said when to try again. All is how many with them.
+	count, all int
 	// conflicts is how many writes in a row came too late.
 	conflicts int
 	// absent is how many deletions in a row failed though there was no load balancer to be seen.
@@ -124,6 +124,7 @@ type failure struct {
 func (f failure) next(err error, pauses backoff, now time.Time) (next failure, delay time.Duration, news bool) {
 	reason := reasonOf(err)
 	f.conflicts = 0
+	f.all++
 	if f.absent++; !isAbsent(err) {
 		f.absent = 0
 	}
@@ -416,7 +417,9 @@ func (r *reconciler) predecessorFailed(ctx context.Context, p *pass, before *cor
 func (r *reconciler) showFailure(ctx context.Context, p *pass, reason string, failure error) {
 	r.observe(p)
 	known, _ := r.states.get(p.key)
-	p.seen.failed = &failedPass{reason: reason, message: kit.EventMessage(failure.Error()), shownAt: known.conditionAt}
+	p.seen.failed = &failedPass{
+		reason: reason, message: kit.EventMessage(failure.Error()), shownAt: known.conditionAt, repeated: known.failure != nil && known.failure.all > 1,
+	}
 	if err := r.carryOut(ctx, p, planFor(p.want, p.seen, time.Now())); err != nil {
 		logf.FromContext(ctx).Error(err, "Could not write the failure to the Service's condition", "reason", reason)
 	}

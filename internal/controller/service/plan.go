@@ -169,6 +169,8 @@ type failedPass struct {
 	reason, message string
 	// shownAt is when a failure of the Service was last written to its condition.
 	shownAt time.Time
+	// repeated says that the pass before failed, too.
+	repeated bool
 }
 
 // verb is what an action does.
@@ -261,9 +263,13 @@ func removalOf(gone *corev1.Service) action {
 }
 
 // planFailed sets the condition of a Service to a failure, and leaves its addresses as they are. There is none to write if the API
-// server has just refused a write, or if the Service is none of ours.
+// server has just refused a write, or if the Service is none of ours. Nor is there one for a failure that the next pass may mend: that would
+// be two writes for each call that fails once, and the reference makes none.
 func planFailed(seen observed, now time.Time) []action {
 	if seen.service == nil || !hasFinalizer(seen.service) || seen.failed.reason == ReasonWriteFailed {
+		return nil
+	}
+	if !seen.failed.repeated && mayPass(seen.failed.reason) {
 		return nil
 	}
 	current := conditionOf(seen.service)
@@ -275,6 +281,10 @@ func planFailed(seen observed, now time.Time) []action {
 	return []action{{verb: verbPublish, service: seen.service, failed: true,
 		publish: publication{seen.service.Status.LoadBalancer.Ingress, next}}}
 }
+
+// mayPass reports whether a failure may be over with the next pass. A refusal is not before something changes, and a load balancer that counts
+// as not found was denied twice.
+func mayPass(reason string) bool { return reason != ReasonRefused && reason != ReasonNotFound }
 
 // planProtect puts the finalizer on a Service that has none.
 func planProtect(seen observed, now time.Time) []action {

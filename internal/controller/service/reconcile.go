@@ -339,6 +339,8 @@ func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
 	}
 	announced := r.announces(p, act)
 	r.events.before(ctx, p, act, announced)
+	known, _ := r.states.get(p.key)
+	recovers := act.verb == verbEnsure && known.failure != nil // an event has said that it failed
 	var nodes []*corev1.Node
 	if p.want.latest != nil {
 		nodes = p.want.latest.nodes
@@ -359,7 +361,7 @@ func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
 		err = nil
 	}
 	r.remember(ctx, p, act, done, err)
-	r.events.after(ctx, p, act, outcome{result: done, err: err, took: time.Since(began), announced: announced})
+	r.events.after(ctx, p, act, outcome{result: done, err: err, took: time.Since(began), announced: announced || recovers})
 	return err
 }
 
