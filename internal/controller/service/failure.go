@@ -124,6 +124,9 @@ type failure struct {
 func (f failure) next(err error, pauses backoff, now time.Time) (next failure, delay time.Duration, news bool) {
 	reason := reasonOf(err)
 	f.conflicts = 0
+	if (reason == ReasonWriteFailed) != (f.reason == ReasonWriteFailed) {
+		f.count = 0 // the cloud and the API server each have a row: what the other did not bear is over
+	}
 	f.all++
 	if f.absent++; !isAbsent(err) {
 		f.absent = 0
