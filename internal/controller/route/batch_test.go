@@ -128,7 +128,7 @@ func TestBatchesTellFailuresApart(t *testing.T) {
 		if again := a.run(t, nodes, routes, abilities{}); again != nil {
 			t.Errorf("tried again at once: %v", again)
 		}
-		time.Sleep(firstDelay)
+		time.Sleep(DefaultPeriod)
 		if again := a.run(t, nodes, routes, abilities{}); len(again) != 1 {
 			t.Errorf("%d outcomes after the pause, want 1", len(again))
 		}

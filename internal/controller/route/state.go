@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// firstDelay is the pause after an operation failed for the first time; it doubles with each further failure, up to maxDelay.
+	// firstDelay is the pause after a first failure, of an operation that was not alone or of a pass; it doubles with each further one, up to
+	// maxDelay.
 	firstDelay = time.Second
 	maxDelay   = 2 * time.Minute
 	// maxLag is how late a list may show what the cloud has accepted: no list that contradicts it is believed before.
@@ -310,7 +311,7 @@ func (s *state) end(a action, err error, now time.Time) (late bool) {
 		}
 		return known.abandoned
 	}
-	known.done, known.notBefore = time.Time{}, now.Add(backoff().After(known.failures, err))
+	known.done, known.notBefore = time.Time{}, now.Add(s.retries(err).After(known.failures, err))
 	known.failures++
 	switch {
 	case errors.Is(err, cloud.ErrDeadline), errors.Is(err, cloud.ErrStillRunning):
@@ -365,8 +366,17 @@ func (s *state) next(now time.Time) time.Time {
 	return first
 }
 
-// backoff returns the pauses after failures of one operation, or of passes: the longest after an error that repeating cannot help, if it
-// is not another operation's.
+// retries returns the pauses after failures of one operation. The reference repeats it with each of its lists, one in a period. What failed in
+// company is not to wait for that: it may not be at fault.
+func (s *state) retries(err error) kit.Backoff {
+	pauses := backoff()
+	if isOwnFailure(err) {
+		pauses.First, pauses.Longest = s.period, idlePeriods*s.period
+	}
+	return pauses
+}
+
+// backoff returns the pauses after failures in a row: the longest after an error that repeating cannot help, if it is not another operation's.
 func backoff() kit.Backoff {
 	return kit.Backoff{
 		First: firstDelay, Longest: maxDelay, Terminal: maxDelay,

@@ -35,6 +35,9 @@ const (
 	absenceTries = 3
 	// repeatEvent is how often a Service that keeps failing for the same reason gets an event.
 	repeatEvent = 10 * time.Minute
+	// lastingFailure is how long a failure has to go on to be shown on a Service that showed another within repeatEvent. A call that fails every
+	// other time would cost two writes each time, and the reference makes none.
+	lastingFailure = 2 * time.Minute
 	// churnCalls calls within churnTime that were for nothing have each further one of the kind wait until churnPause has passed.
 	churnCalls = 5
 	churnTime  = 10 * time.Minute
@@ -103,7 +106,9 @@ type failure struct {
 	// intent and inputs are what the passes were for. Once they are different, it is worth trying again at once.
 	intent intent
 	inputs inputs
-	// count is how many passes failed, without those for which the plugin itself said when to try again. All is how many with them.
+	// since is when the first of them failed. Count is how many did, without those for which the plugin itself said when to try again, and all is
+	// how many with them.
+	since      time.Time
 	count, all int
 	// conflicts is how many writes in a row came too late.
 	conflicts int
@@ -127,7 +132,9 @@ func (f failure) next(err error, pauses backoff, now time.Time) (next failure, d
 	if (reason == ReasonWriteFailed) != (f.reason == ReasonWriteFailed) {
 		f.count = 0 // the cloud and the API server each have a row: what the other did not bear is over
 	}
-	f.all++
+	if f.all++; f.all == 1 {
+		f.since = now
+	}
 	if f.absent++; !isAbsent(err) {
 		f.absent = 0
 	}
@@ -421,10 +428,23 @@ func (r *reconciler) showFailure(ctx context.Context, p *pass, reason string, fa
 	r.observe(p)
 	known, _ := r.states.get(p.key)
 	p.seen.failed = &failedPass{
-		reason: reason, message: kit.EventMessage(failure.Error()), shownAt: known.conditionAt, repeated: known.failure != nil && known.failure.all > 1,
+		reason: reason, message: kit.EventMessage(failure.Error()), shownAt: known.conditionAt, lasts: known.failureLasts(time.Now()),
 	}
 	if err := r.carryOut(ctx, p, planFor(p.want, p.seen, time.Now())); err != nil {
 		logf.FromContext(ctx).Error(err, "Could not write the failure to the Service's condition", "reason", reason)
+	}
+}
+
+// failureLasts reports whether a Service has failed for long enough to say so in its condition, and not only by an event: with the second pass
+// in a row, or, where a failure was shown and mended a moment ago, when it has gone on for longer.
+func (s state) failureLasts(now time.Time) bool {
+	switch {
+	case s.failure == nil || s.failure.all < 2:
+		return false
+	case now.Sub(s.conditionAt) >= repeatEvent:
+		return true
+	default:
+		return now.Sub(s.failure.since) >= lastingFailure
 	}
 }
 

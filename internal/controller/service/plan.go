@@ -169,8 +169,8 @@ type failedPass struct {
 	reason, message string
 	// shownAt is when a failure of the Service was last written to its condition.
 	shownAt time.Time
-	// repeated says that the pass before failed, too.
-	repeated bool
+	// lasts says that more than one pass has failed, see state.failureLasts.
+	lasts bool
 }
 
 // verb is what an action does.
@@ -269,7 +269,7 @@ func planFailed(seen observed, now time.Time) []action {
 	if seen.service == nil || !hasFinalizer(seen.service) || seen.failed.reason == ReasonWriteFailed {
 		return nil
 	}
-	if !seen.failed.repeated && mayPass(seen.failed.reason) {
+	if !seen.failed.lasts && mayPass(seen.failed.reason) {
 		return nil
 	}
 	current := conditionOf(seen.service)
