@@ -26,39 +26,46 @@ func message(s *corev1.Service) string {
 	return ""
 }
 
-// Whatever the cloud fails with, the Service says why it has no address, and has one when the cloud is well again.
+// Whatever the cloud fails with, the Service says why it has no address, and has one when the cloud is well again. Its condition says so
+// when the next pass fails too, and of a refusal at once.
 func TestFaults(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault  api.Fault
 		reason string
 		says   string
+		times  int
+		silent bool
 	}{
-		"error":     {api.Fault{Operation: api.OpCreateLoadBalancer, Mode: api.FaultStatus, Status: 500}, service.ReasonCloudError, "500"},
-		"quota":     {api.Fault{Operation: api.OpCreateLoadBalancer, Mode: api.FaultStatus, Status: 429}, service.ReasonThrottled, "throttled"},
-		"forbidden": {api.Fault{Operation: api.OpCreateLoadBalancer, Mode: api.FaultStatus, Status: 403}, service.ReasonRefused, "403"},
-		"lost":      {api.Fault{Operation: api.OpCreateLoadBalancer, Mode: api.FaultTruncate}, service.ReasonCloudError, "reading it"},
-		"malformed": {api.Fault{Operation: api.OpGetLoadBalancer, Mode: api.FaultMalformed}, service.ReasonCloudError, "invalid character"},
+		"error":     {api.Fault{Operation: api.OpCreateLoadBalancer, Mode: api.FaultStatus, Status: 500}, service.ReasonCloudError, "500", 2, false},
+		"quota":     {api.Fault{Operation: api.OpCreateLoadBalancer, Mode: api.FaultStatus, Status: 429}, service.ReasonThrottled, "throttled", 2, false},
+		"forbidden": {api.Fault{Operation: api.OpCreateLoadBalancer, Mode: api.FaultStatus, Status: 403}, service.ReasonRefused, "403", 1, false},
+		"lost":      {api.Fault{Operation: api.OpCreateLoadBalancer, Mode: api.FaultTruncate}, service.ReasonCloudError, "reading it", 1, true},
+		"malformed": {api.Fault{Operation: api.OpGetLoadBalancer, Mode: api.FaultMalformed}, service.ReasonCloudError, "invalid character", 2, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			running, plugin := simulate(t, 1, api.Knobs{})
 			joinNodes(t, 1)
-			test.fault.Count = 1
+			test.fault.Count = test.times
 			must.NoError(t, running.Service.AddFault(test.fault))
 			m := startManager(t, cluster, plugin, func(o *service.Options) { o.FirstRetry = 500 * time.Millisecond })
 			createService(t, name)
-			if found := waitReady(t, name, "False "+test.reason); !strings.Contains(message(found), test.says) {
-				t.Errorf("the condition says %q, want %q in it", message(found), test.says)
+			writes := 2
+			if !test.silent {
+				writes = 3
+				if found := waitReady(t, name, "False "+test.reason); !strings.Contains(message(found), test.says) {
+					t.Errorf("the condition says %q, want %q in it", message(found), test.says)
+				}
 			}
 			waitReady(t, name, "True Provided")
 			waitEvents(t, name, "Normal EnsuringLoadBalancer", "Warning SyncLoadBalancerFailed", "Normal EnsuredLoadBalancer")
 			if n := len(balancers(t, running)); n != 1 {
 				t.Errorf("%d load balancers", n)
 			}
-			if got := m.Metric(t, "mooring_service_failures_total", "reason", test.reason); got != 1 {
+			if got := m.Metric(t, "mooring_service_failures_total", "reason", test.reason); got != float64(test.times) {
 				t.Errorf("%v failures were counted", got)
 			}
-			if writes := m.writesOf(t, name); len(writes) != 3 {
-				t.Errorf("writes %v, want the finalizer, the failure and the address", writes)
+			if got := m.writesOf(t, name); len(got) != writes {
+				t.Errorf("writes %v, want %d: the finalizer, a failure that is shown and the address", got, writes)
 			}
 		})
 	}
@@ -152,7 +159,7 @@ func TestAFailedDeletion(t *testing.T) {
 	const name = "undead"
 	createService(t, name)
 	waitReady(t, name, "True Provided")
-	must.NoError(t, running.Service.AddFault(api.Fault{Operation: api.OpDeleteLoadBalancer, Mode: api.FaultStatus, Status: 500, Count: 1}))
+	must.NoError(t, running.Service.AddFault(api.Fault{Operation: api.OpDeleteLoadBalancer, Mode: api.FaultStatus, Status: 500, Count: 2}))
 	deleteService(t, name)
 	waitReady(t, name, "False CloudError")
 	waitGone(t, name)

@@ -21,6 +21,8 @@ const (
 	// maxDelay.
 	firstDelay = time.Second
 	maxDelay   = 2 * time.Minute
+	// persistent is how many failures in a row an operation has, some ten minutes, until only every maxDelay another try is worth its call.
+	persistent = 20
 	// maxLag is how late a list may show what the cloud has accepted: no list that contradicts it is believed before.
 	maxLag = 2 * time.Minute
 	// alone is after how many failures in company an operation is alone, however large batches are.
@@ -311,7 +313,7 @@ func (s *state) end(a action, err error, now time.Time) (late bool) {
 		}
 		return known.abandoned
 	}
-	known.done, known.notBefore = time.Time{}, now.Add(s.retries(err).After(known.failures, err))
+	known.done, known.notBefore = time.Time{}, now.Add(s.retries(known.failures, err).After(known.failures, err))
 	known.failures++
 	switch {
 	case errors.Is(err, cloud.ErrDeadline), errors.Is(err, cloud.ErrStillRunning):
@@ -366,12 +368,15 @@ func (s *state) next(now time.Time) time.Time {
 	return first
 }
 
-// retries returns the pauses after failures of one operation. The reference repeats it with each of its lists, one in a period. What failed in
-// company is not to wait for that: it may not be at fault.
-func (s *state) retries(err error) kit.Backoff {
+// retries returns the pauses after failures of one operation. The reference repeats it with each of its lists, one in ten seconds by default.
+// What failed in company is not to wait for that: it may not be at fault.
+func (s *state) retries(before int, err error) kit.Backoff {
 	pauses := backoff()
 	if isOwnFailure(err) {
-		pauses.First, pauses.Longest = s.period, idlePeriods*s.period
+		pauses.First = min(s.period, DefaultPeriod)
+		if before < persistent {
+			pauses.Longest = idlePeriods * pauses.First
+		}
 	}
 	return pauses
 }

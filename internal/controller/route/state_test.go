@@ -2,6 +2,7 @@ package route
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -57,7 +58,8 @@ func (r *remembering) do(err error) {
 
 func TestAFailedOperationRests(t *testing.T) {
 	r := remember([]member{node("a", "10.120.0.0/24"), node("b", "10.120.1.0/24")})
-	for _, pause := range seconds(10, 20, 30, 30) {
+	pauses := slices.Concat(seconds(10, 20), slices.Repeat(seconds(30), persistent-2), seconds(120, 120))
+	for _, pause := range pauses {
 		r.do(errors.New("no"))
 		r.expect(t, []string{"create 10.120.1.0/24 by b"}, []string{"10.120.0.0/24"})
 		if got := r.next(r.now).Sub(r.now); got != pause {

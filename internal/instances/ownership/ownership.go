@@ -114,10 +114,10 @@ func (r Rules) decideByID(providerID string) (Owner, string) {
 	}
 }
 
-// familiar reports whether a provider ID shows by itself that it is the provider's.
+// familiar reports whether a provider ID shows by itself that it is the provider's. The case of a scheme does not matter (RFC 3986, section 3.1).
 func (r Rules) familiar(providerID string) bool {
 	scheme, has := Scheme(providerID)
-	return slices.Contains(r.Schemes, scheme) || has && scheme == r.ProviderName
+	return slices.Contains(r.Schemes, scheme) || has && strings.EqualFold(scheme, r.ProviderName)
 }
 
 // ProvenBy reports whether a node is ours, given that the plugin answered for it with the provider ID answered (empty if its

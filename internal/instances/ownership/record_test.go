@@ -32,6 +32,7 @@ func TestRecord(t *testing.T) {
 		"another scheme, found without an ID": {plain, "vm://1", "", ""},
 		"another scheme beside declared ones": {declared, "vm://1", "vm://1", ""},
 		"the provider's scheme":               {plain, "sim://1", "sim://1", ""},
+		"the same, spelled in capitals":       {plain, "SIM://1", "SIM://1", ""},
 		"no provider ID":                      {plain, "", "", ""},
 		"a provider without a name":           {ownership.Rules{}, "i-1", "i-1", ""},
 	} {

@@ -125,6 +125,9 @@ func save(t *testing.T, folder string, d draw.Draw, kinds []string) error {
 		if err != nil {
 			return err
 		}
+		if err := os.MkdirAll(folder, 0o750); err != nil {
+			return fmt.Errorf("saving a scenario: %w", err)
+		}
 		if err := os.WriteFile(filepath.Join(folder, run.FileName(kind)), []byte(text), 0o600); err != nil {
 			return fmt.Errorf("saving a scenario: %w", err)
 		}
