@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -65,6 +66,8 @@ type Incarnation struct {
 	declare context.CancelFunc
 	once    sync.Once
 	err     error
+	// asked says that the process was asked to end.
+	asked atomic.Bool
 	// released is closed when calls of the plugin may return.
 	released chan struct{}
 	release  sync.Once
@@ -104,6 +107,7 @@ func (p *Incarnation) Kill(reason error) { p.end(reason) }
 
 // Terminate is SIGTERM. Ended is closed when the process has ended.
 func (p *Incarnation) Terminate() {
+	p.asked.Store(true)
 	if !p.manager.handlesSignals {
 		p.end(ErrKilled)
 	}
@@ -115,6 +119,9 @@ func (p *Incarnation) Ended() <-chan struct{} { return p.ended.Done() }
 
 // over reports whether the process has ended.
 func (p *Incarnation) over() bool { return p.ended.Err() != nil }
+
+// Asked reports whether the process was asked to end.
+func (p *Incarnation) Asked() bool { return p.asked.Load() }
 
 // Err returns why the process ended, nil if that was in order or has not happened yet.
 func (p *Incarnation) Err() error {

@@ -28,6 +28,7 @@ func good() double.Record {
 		Calls: []*double.Call{
 			{Method: "InstanceMetadata", Object: "n", Began: 0, Ended: time.Second, Overlap: 1},
 			{Method: "EnsureLoadBalancer", Object: "s", Began: 4 * time.Minute, Ended: 4*time.Minute + time.Second, Overlap: 1, Port: 8000, Targets: []string{"m"}},
+			{Method: "EnsureLoadBalancer", Object: "s", Began: time.Second, Ended: 2 * time.Second, Overlap: 1, Port: 80, Targets: []string{"n", "m"}},
 		},
 		Writes:  []double.Write{{At: time.Second, Resource: "nodes", Object: "n"}},
 		History: double.History{Samples: []double.Sample{{At: 12 * time.Minute}, {At: 13 * time.Minute}}},
@@ -142,7 +143,9 @@ func TestRules(t *testing.T) {
 		}},
 		{"3", leave, func(r *double.Record) { delete(r.Removed, "m") }},
 		{"4", late, func(r *double.Record) { r.Calls[1].Missing = []string{"n"} }},
-		{"4-excluded", exclude, func(r *double.Record) { r.Calls[1].Targets = []string{"n", "m"} }},
+		{"4-excluded", exclude, func(r *double.Record) {
+			r.Calls[1].Targets = []string{"n", "m"}
+		}},
 		{"5-second", late, func(r *double.Record) { r.Created["s"] = 2 }},
 		{"6", late, func(r *double.Record) {
 			for range 5 {

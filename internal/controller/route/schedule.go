@@ -125,7 +125,7 @@ func (s *scheduler) end(now time.Time, r result) time.Duration {
 		s.pause = s.outage().After(s.failures, r.blocked)
 		s.failures++
 	case r.partial != nil:
-		s.pause = min(s.pause, backoff().After(s.partials, r.partial))
+		s.pause = min(s.pause, s.outage().After(s.partials, r.partial))
 		s.failures, s.partials = 0, s.partials+1
 	default:
 		s.failures, s.partials = 0, 0
@@ -139,10 +139,11 @@ func (s *scheduler) end(now time.Time, r result) time.Duration {
 	return s.pause
 }
 
-// outage returns the pauses after comparisons that could not be made: all nodes wait for the end of that.
+// outage returns the pauses after comparisons that could not be made: all nodes wait for the end of that. The reference lists once in a period.
 func (s *scheduler) outage() kit.Backoff {
 	pauses := backoff()
-	pauses.Longest = idlePeriods * s.debounce.Most
+	pauses.First = min(s.debounce.Most, DefaultPeriod)
+	pauses.Longest = idlePeriods * pauses.First
 	pauses.Terminal = pauses.Longest
 	return pauses
 }

@@ -71,12 +71,12 @@ func TestComparisonsThatOnlyChangesAreAReasonFor(t *testing.T) {
 func TestFailedComparisonsBackOff(t *testing.T) {
 	outage := result{blocked: errors.New("no answer")}
 	p := newScheduler(DefaultPeriod, 0)
-	if diff := cmp.Diff(seconds(0, 1, 3, 7, 15, 31, 61, 91), passTimes(p, outage, 8)); diff != "" {
+	if diff := cmp.Diff(seconds(0, 10, 30, 60, 90), passTimes(p, outage, 5)); diff != "" {
 		t.Errorf("passes in an outage (-want +got):\n%s", diff)
 	}
 	p.end(epoch, result{})
-	if got := p.end(epoch, outage); got != firstDelay {
-		t.Errorf("the first failure after a success delays by %s, want %s", got, firstDelay)
+	if got := p.end(epoch, outage); got != DefaultPeriod {
+		t.Errorf("the first failure after a success delays by %s, want %s", got, DefaultPeriod)
 	}
 	if got := p.end(epoch, result{blocked: &provider.TerminalError{Err: errors.New("bad credentials")}}); got != idlePeriods*DefaultPeriod {
 		t.Errorf("a terminal error delays by %s, want the longest pause", got)
@@ -88,12 +88,12 @@ func TestPassesThatAreInPartDelayNoFailedComparison(t *testing.T) {
 	outage, partial := result{blocked: errors.New("no answer")}, result{partial: errors.New("no write")}
 	p := newScheduler(DefaultPeriod, 0)
 	passTimes(p, partial, 20)
-	if diff := cmp.Diff(seconds(0, 1, 3, 7), passTimes(p, outage, 4)); diff != "" {
+	if diff := cmp.Diff(seconds(0, 10, 30, 60), passTimes(p, outage, 4)); diff != "" {
 		t.Errorf("passes in an outage after passes in part (-want +got):\n%s", diff)
 	}
 	p.end(epoch, partial) // a comparison, which ends the outage
-	if got := p.end(epoch, outage); got != firstDelay {
-		t.Errorf("the first failure after a comparison delays by %s, want %s", got, firstDelay)
+	if got := p.end(epoch, outage); got != DefaultPeriod {
+		t.Errorf("the first failure after a comparison delays by %s, want %s", got, DefaultPeriod)
 	}
 }
 
@@ -122,8 +122,8 @@ func TestARetryComesWhenItIsDue(t *testing.T) {
 	if got := p.end(epoch, result{changed: true, retry: epoch.Add(time.Minute)}); got != DefaultPeriod {
 		t.Errorf("the next pass is due in %s, want %s", got, DefaultPeriod)
 	}
-	if got := p.end(epoch, result{partial: errors.New("no write"), retry: epoch.Add(time.Minute)}); got != firstDelay {
-		t.Errorf("the next pass is due in %s, want %s", got, firstDelay)
+	if got := p.end(epoch, result{partial: errors.New("no write"), retry: epoch.Add(time.Minute)}); got != DefaultPeriod {
+		t.Errorf("the next pass is due in %s, want %s", got, DefaultPeriod)
 	}
 }
 

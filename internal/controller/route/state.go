@@ -356,9 +356,14 @@ func (s *state) next(now time.Time) time.Time {
 	defer s.mu.Unlock()
 	var first time.Time
 	for _, known := range s.attempts {
-		if !known.underWay && known.rests(now) && (first.IsZero() || known.notBefore.Before(first)) {
-			first = known.notBefore
+		if known.underWay || !known.rests(now) {
+			continue
 		}
+		at := known.notBefore
+		if regular := now.Add(min(s.period, DefaultPeriod)); known.together == 0 && at.Before(regular) {
+			at = regular // a pass costs a list: operations that failed one after the other are tried together
+		}
+		first = earlier(first, at)
 	}
 	for _, known := range s.shown {
 		if at := s.believed(known); !known.denied.IsZero() && at.After(now) {

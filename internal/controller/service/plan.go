@@ -127,6 +127,8 @@ const (
 type denial struct {
 	since   time.Time
 	answers int
+	// targets are those that were to be written when the cloud said so, as made.targets; nil: none were.
+	targets map[string]string
 }
 
 // after returns the row with one more answer.
@@ -136,6 +138,11 @@ func (d denial) after(now time.Time) denial {
 	}
 	d.answers++
 	return d
+}
+
+// refuses reports whether the cloud has refused these very targets. Others are tried at once, as by the reference.
+func (d denial) refuses(want desired) bool {
+	return d.targets != nil && (want.settled.servedBy(d.targets) || want.latest.servedBy(d.targets))
 }
 
 func (d denial) told() bool   { return d.answers >= toldAnswers }
@@ -321,7 +328,7 @@ func planProvide(want desired, seen observed, now time.Time) []action {
 // is not known, after a restart, it gets the Service as it is.
 func planTargets(want desired, seen observed, now time.Time) []action {
 	if want.intent != provide || seen.service == nil || seen.made == nil || seen.made.service.UID != seen.service.UID ||
-		!seen.made.followsAlone() || seen.made.serves(want) || seen.made.denial.answers > 0 {
+		!seen.made.followsAlone() || seen.made.serves(want) || seen.made.denial.refuses(want) {
 		return nil
 	}
 	act := retargetFor(want, seen, now)

@@ -380,7 +380,7 @@ func (r *reconciler) announces(p *pass, act action) bool {
 func (r *reconciler) remember(ctx context.Context, p *pass, act action, done result, err error) {
 	switch {
 	case isNotFound(err):
-		if r.states.notFound(p.key) {
+		if r.states.notFound(p.key, p.want.latest) {
 			notFound(ctx, r.events.recorder, act.service)
 		}
 	case act.verb == verbRetarget && err != nil && ctx.Err() == nil:

@@ -238,10 +238,11 @@ func (s *states) retargetFailed(key types.NamespacedName) {
 
 // notFound says that the cloud does not find a load balancer whose targets were to be changed. The next look of the drift check counts that
 // answer, too. It reports whether it is time to tell.
-func (s *states) notFound(key types.NamespacedName) (news bool) {
+func (s *states) notFound(key types.NamespacedName, targets *targetSet) (news bool) {
 	s.change(key, func(known *state) {
 		changed := *known.made
 		changed.written, changed.denial = nil, changed.denial.after(time.Now())
+		changed.denial.targets = targets.members
 		known.made, news = &changed, changed.denial.isNews()
 	})
 	return news
