@@ -347,7 +347,7 @@ func TestEachGroupHasItsShare(t *testing.T) {
 	})
 }
 
-// TestWhoeverWaitsIsTold for what, once, after a second.
+// TestWhoeverWaitsIsTold for what, once, after ten seconds.
 func TestWhoeverWaitsIsTold(t *testing.T) {
 	for name, test := range map[string]struct {
 		before func(t *testing.T) *queue
@@ -359,23 +359,25 @@ func TestWhoeverWaitsIsTold(t *testing.T) {
 			q.leave(enter(t, q, onInstance("b")), refusedFor(time.Minute))
 			q.leave(enter(t, q, onInstance("c")), refusedFor(time.Minute))
 			q.leave(enter(t, q, onInstance("d")), refusedFor(time.Minute))
+			q.leave(enter(t, q, onInstance("e")), refusedFor(time.Minute))
+			q.leave(enter(t, q, onInstance("f")), refusedFor(time.Minute))
 			return q
-		}, "the cloud asked for no calls for instances until 2000-01-01T00:00:07Z; 1 calls for instances are waiting"},
+		}, "the cloud asked for no calls for instances until 2000-01-01T00:00:31Z; 1 calls for instances are waiting"},
 		"a place": {func(t *testing.T) *queue {
 			q := newTestQueue(1, 0, 0)
 			w := enter(t, q, onService("a"))
-			time.AfterFunc(4*time.Second, func() { q.leave(w, accepted) })
+			time.AfterFunc(14*time.Second, func() { q.leave(w, accepted) })
 			return q
 		}, "0 calls for instances and 1 others are under way; 1 calls for instances are waiting"},
 		"the operator's limit": {func(t *testing.T) *queue {
-			q := newTestQueue(8, 0.2, 1)
+			q := newTestQueue(8, 0.05, 1)
 			enter(t, q, onInstance("a"))
 			return q
-		}, "--cloud-api-qps, or what the provider declares, allows 0.2 calls a second; 1 calls for instances are waiting"},
+		}, "--cloud-api-qps, or what the provider declares, allows 0.05 calls a second; 1 calls for instances are waiting"},
 		"an open breaker": {func(t *testing.T) *queue {
 			q := newTestQueue(8, 0, 0)
 			g := q.of(GroupInstances)
-			g.breaker = breaker{open: true, opened: time.Now(), since: time.Now(), err: errors.New("no route"), next: time.Now().Add(4 * time.Second)}
+			g.breaker = breaker{open: true, opened: time.Now(), since: time.Now(), err: errors.New("no route"), next: time.Now().Add(14 * time.Second)}
 			return q
 		}, "the cloud is not available for instances since 2000-01-01T00:00:00Z: no route"},
 	} {
@@ -395,7 +397,7 @@ func TestWhoeverWaitsIsTold(t *testing.T) {
 						t.Errorf("called too early: %q", <-got)
 					}
 				})
-				time.AfterFunc(2*time.Second, func() {
+				time.AfterFunc(12*time.Second, func() {
 					Join(ctx, WithNotice(t.Context(), func(reason string) { joined <- reason }))
 				})
 				w, err := q.enter(ctx, onInstance("n"), 0)

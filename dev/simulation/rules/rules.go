@@ -50,7 +50,8 @@ const (
 	gone = 15 * time.Second
 	// passesAtOnce is how much later a change may reach the plugin, besides the calls that are due.
 	passesAtOnce = 5 * time.Second
-	// stopGrace is how long a process that is asked to end waits for the calls under way, --graceful-shutdown-timeout.
+	// stopGrace is how long a process that is asked to end waits for the calls under way, --graceful-shutdown-timeout. Another has the lease after
+	// 15 s, its duration.
 	stopGrace = 20 * time.Second
 	// latestTurn is how late a Service hears of a node that the others have heard of, if nothing fails.
 	latestTurn = time.Minute
@@ -114,8 +115,11 @@ func (j *judge) notBeforeRest(reference, due time.Duration) time.Duration {
 
 // arrival is when Mooring has to be in the state that is asked for: two minutes after the disturbances, and the calls that are due.
 func (j *judge) arrival() time.Duration {
-	return draw.Disturbed + rest + arrives + 2*j.longest + 3*j.luck(0)
+	return draw.Disturbed + rest + arrives + 2*j.longest + j.luck(0)
 }
+
+// chance reports whether it is chance when an object arrives, see luck. What does not arrive by the end is a finding all the same.
+func (j *judge) chance() bool { return j.draw.Plugin.Has(draw.RefusingLimiter) }
 
 // luck is by how much chance may delay what the reference did after some time, where a limiter refuses whatever comes too fast: pauses double, so
 // that one more refusal takes as long as all before. Beside itself with a limiter that is one per cent slower, the reference broke rule 1 in 15 of
@@ -304,7 +308,7 @@ func lateness(j *judge) {
 		}
 		reference, ok := arrival(j.reference, one)
 		due := j.notBeforeRest(reference, max(reference, latest[one.at])+passesAtOnce+2*j.longest)
-		if j.draw.Has(draw.Restart) || j.draw.Has(draw.Exchange) {
+		if j.draw.Has(draw.Restart) || j.draw.Has(draw.Exchange) || j.draw.Has(draw.LeaseLost) {
 			due += stopGrace
 		}
 		superseded := one.ends > 0 && one.ends <= due || slices.ContainsFunc(all, func(next change) bool {
@@ -444,6 +448,9 @@ func (j *judge) rates(rule, what string, reference, mooring map[string][]time.Du
 // idle is the end of rule 6: an object that has settled is not written, unless the reference writes it too. What may arrive late is written
 // late.
 func idle(j *judge) {
+	if j.chance() {
+		return
+	}
 	settled := func(write double.Write) bool { return write.At >= j.arrival() }
 	written := map[string]bool{}
 	for _, write := range j.reference.Writes {
@@ -475,6 +482,9 @@ func lives(j *judge) {
 
 // early is rule 13 two minutes after the disturbances, for what the reference has reached by then.
 func early(j *judge) {
+	if j.chance() {
+		return
+	}
 	at := func(record double.Record, at time.Duration) (double.Sample, bool) {
 		i := slices.IndexFunc(record.Samples, func(sample double.Sample) bool { return sample.At >= at })
 		if i < 0 {

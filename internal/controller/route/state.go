@@ -360,8 +360,8 @@ func (s *state) next(now time.Time) time.Time {
 			continue
 		}
 		at := known.notBefore
-		if regular := now.Add(min(s.period, DefaultPeriod)); known.together == 0 && at.Before(regular) {
-			at = regular // a pass costs a list: operations that failed one after the other are tried together
+		if soonest := now.Add(min(s.period, DefaultPeriod)); known.together == 0 && at.Before(soonest) {
+			at = soonest // a pass costs a list: operations that failed one after the other are tried together
 		}
 		first = earlier(first, at)
 	}
