@@ -51,6 +51,8 @@ type Fault struct {
 	Object string
 	At     time.Duration
 	Text   string
+	// Refreshed says that nothing but the look of a status period can mend it: the cloud has changed, and no object says so.
+	Refreshed bool
 }
 
 // Record is what became of one manager in a draw.

@@ -160,7 +160,9 @@ func (w *World) open() []Fault {
 		if machine := w.instances[object]; machine != nil && machine.deleted {
 			rule = "13-gone"
 		}
-		open = append(open, Fault{Rule: rule, Object: object, At: w.now(), Text: fmt.Sprintf(format, values...)})
+		open = append(open, Fault{
+			Rule: rule, Object: object, At: w.now(), Text: fmt.Sprintf(format, values...), Refreshed: format == otherAddresses,
+		})
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
 		w.openNode(name, w.nodes[name], func(format string, values ...any) { add(name, format, values...) })
@@ -175,6 +177,9 @@ func (w *World) open() []Fault {
 	}
 	return open
 }
+
+// otherAddresses is what a node lacks whose addresses the cloud has changed.
+const otherAddresses = "the node has addresses %v"
 
 // openNode adds what a node still lacks. The lock is held.
 func (w *World) openNode(name string, state *nodeState, add func(string, ...any)) {
@@ -198,7 +203,7 @@ func (w *World) openNode(name string, state *nodeState, add func(string, ...any)
 	case unroutable(state.node):
 		add("the node has a route and is told that it has none")
 	case !sameAddresses(state.node, machine):
-		add("the node has addresses %v", state.node.Status.Addresses)
+		add(otherAddresses, state.node.Status.Addresses)
 	}
 }
 

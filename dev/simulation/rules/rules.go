@@ -456,8 +456,12 @@ func idle(j *judge) {
 	for _, write := range j.reference.Writes {
 		written[write.Object] = written[write.Object] || settled(write)
 	}
-	for _, open := range j.mooring.Open {
-		written[open.Object] = true // rule 13 says so
+	open := j.mooring.Open
+	if sample, ok := sampleAt(j.mooring, j.arrival()); ok {
+		open = slices.Concat(open, sample.Open)
+	}
+	for _, one := range open {
+		written[one.Object] = true // rule 13 says so
 	}
 	for _, write := range j.mooring.Writes {
 		if settled(write) && !written[write.Object] && write.Verb != "delete" { // rule 3 judges deletions
@@ -485,24 +489,30 @@ func early(j *judge) {
 	if j.chance() {
 		return
 	}
-	at := func(record double.Record, at time.Duration) (double.Sample, bool) {
-		i := slices.IndexFunc(record.Samples, func(sample double.Sample) bool { return sample.At >= at })
-		if i < 0 {
-			return double.Sample{}, false
-		}
-		return record.Samples[i], true
-	}
-	reference, ok := at(j.reference, draw.Disturbed+rest)
-	mooring, reached := at(j.mooring, j.arrival())
+	reference, ok := sampleAt(j.reference, draw.Disturbed+rest)
+	mooring, reached := sampleAt(j.mooring, j.arrival())
 	if !ok || !reached {
 		return
 	}
 	for _, one := range j.missing(reference.Open, mooring.Open) {
-		// What stays open until the end is a finding of settled.
+		// What stays open until the end is a finding of settled. What the cloud has changed is seen within a status period, as by a reference that
+		// is not restarted.
+		if one.Refreshed {
+			continue
+		}
 		if !slices.ContainsFunc(j.mooring.Open, func(last double.Fault) bool { return last.Object == one.Object }) {
 			j.add("13-early", one.Object, one.At, "%s after the disturbances: %s", one.At-draw.Disturbed, one.Text)
 		}
 	}
+}
+
+// sampleAt returns the first sample from a time on.
+func sampleAt(record double.Record, at time.Duration) (double.Sample, bool) {
+	i := slices.IndexFunc(record.Samples, func(sample double.Sample) bool { return sample.At >= at })
+	if i < 0 {
+		return double.Sample{}, false
+	}
+	return record.Samples[i], true
 }
 
 // settled is rule 13 at the end of the draw, for what the reference reaches too.
