@@ -432,9 +432,9 @@ func (j *judge) rates(rule, what string, reference, mooring map[string][]time.Du
 	for _, object := range slices.Sorted(maps.Keys(mooring)) {
 		for _, from := range mooring[object] {
 			ours, theirs := within(mooring[object], from, from+window), within(reference[object], from-margin, from+window+margin)
-			for other := range reference {
-				if j.whoever() {
-					theirs = max(theirs, within(reference[other], from-margin, from+window+margin))
+			if j.whoever() {
+				for _, times := range reference {
+					theirs = max(theirs, within(times, from-margin, from+window+margin))
 				}
 			}
 			if ours > theirs+written {
