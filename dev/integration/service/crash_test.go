@@ -213,7 +213,7 @@ var scenarios = map[string]scenario{
 	"create-changed-meanwhile": {writes: 3, exists: true, meanwhile: func(t *testing.T, name string) {
 		changeService(t, name, func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP })
 	}},
-	// The creation fails in the cloud, so that it is deleted and made anew: the finalizer, the creation, the deletion, another creation, the
+	// The creation fails in the cloud, and it is deleted and made anew: the finalizer, the creation, the deletion, another creation, the
 	// address.
 	"create-twice": {writes: 5, wants: true, exists: true,
 		fault: &api.Fault{Operation: api.OpCreateLoadBalancer, Mode: api.FaultAsync, Count: 1}},

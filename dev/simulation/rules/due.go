@@ -142,7 +142,7 @@ func (d *due) metadata() {
 		for _, s := range spans(d.record.NodeChanges, name, d.end, func(node *corev1.Node) bool { return !uninitialized(node) }) {
 			d.methods["InstanceMetadata"] += d.processes(s) + int(s.length()/status)
 			if len(d.record.Starts) > 1 {
-				d.methods["InstanceMetadata"]++ // the first period of a process is shorter, so that not all nodes are due at once
+				d.methods["InstanceMetadata"]++ // the first period of a process is shorter, which spreads the nodes
 			}
 		}
 	}

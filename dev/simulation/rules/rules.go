@@ -121,24 +121,22 @@ func (j *judge) arrival() time.Duration {
 // chance reports whether it is chance when an object arrives, see luck. What does not arrive by the end is a finding all the same.
 func (j *judge) chance() bool { return j.draw.Plugin.Has(draw.RefusingLimiter) }
 
-// luck is by how much chance may delay what the reference did after some time, where a limiter refuses whatever comes too fast: pauses double, so
-// that one more refusal takes as long as all before. Beside itself with a limiter that is one per cent slower, the reference broke rule 1 in 15 of
-// 50 such draws, by up to two minutes, and 13-early in 5.
+// luck is by how much chance may delay what the reference did after some time. A limiter that refuses at once decides by chance. Pauses double:
+// one more refusal takes as long as all before. Beside itself with a limiter that is one per cent slower, the reference broke rule 1 in 15 of 50
+// such draws, by up to two minutes, and 13-early in 5.
 func (j *judge) luck(after time.Duration) time.Duration {
 	switch {
-	case j.draw.Plugin.Has(draw.RefusingLimiter):
+	case j.chance():
 		return max(after, longestPause)
-	case j.draw.Plugin.Has(draw.LaggingAnswers): // whose moment a retry may miss, as ours are lengthened
+	case j.draw.Plugin.Has(draw.LaggingAnswers): // jitter lengthens our pauses, and a retry may miss the moment
 		return min(after, longestPause)
 	default:
 		return 0
 	}
 }
 
-// whoever reports whether it is chance which objects the plugin refuses, so that Mooring's are compared with any of the reference's.
-func (j *judge) whoever() bool {
-	return j.draw.Plugin.Has(draw.RefusingLimiter) || j.draw.Plugin.Has(draw.Quota)
-}
+// anyone reports whether chance decides which objects the plugin refuses: Mooring's are compared with any of the reference's.
+func (j *judge) anyone() bool { return j.chance() || j.draw.Plugin.Has(draw.Quota) }
 
 // initialization is rule 1: the k-th node is initialized no later than the reference's k-th.
 func initialization(j *judge) {
@@ -432,7 +430,7 @@ func (j *judge) rates(rule, what string, reference, mooring map[string][]time.Du
 	for _, object := range slices.Sorted(maps.Keys(mooring)) {
 		for _, from := range mooring[object] {
 			ours, theirs := within(mooring[object], from, from+window), within(reference[object], from-margin, from+window+margin)
-			if j.whoever() {
+			if j.anyone() {
 				for _, times := range reference {
 					theirs = max(theirs, within(times, from-margin, from+window+margin))
 				}

@@ -127,7 +127,7 @@ const (
 type denial struct {
 	since   time.Time
 	answers int
-	// targets are those that were to be written when the cloud said so, as made.targets; nil: none were.
+	// targets, as made.targets, are what the refused call was to write; nil: no call was.
 	targets map[string]string
 }
 
