@@ -14,10 +14,6 @@ import (
 	"github.com/mooring-ccm/mooring/dev/e2e/sandbox"
 )
 
-// measure is the command of the tutorial that asks for an address and notes what is lost.
-const measure = `for i in $(seq 600); do curl --silent --fail --max-time 0.5 --output /dev/null http://192.0.2.1/ || date +%T.%N; ` +
-	`sleep 0.05; done | tee lost`
-
 // TestTutorialMeasures runs the command against a server that closes some connections and lets others hang, with another address and
 // fewer requests, and counts as the tutorial does.
 func TestTutorialMeasures(t *testing.T) {

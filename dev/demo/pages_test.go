@@ -1,4 +1,4 @@
-package doctest
+package demo_test
 
 import (
 	"bytes"
@@ -16,10 +16,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-ccm/mooring/dev/doctest"
 	"github.com/mooring-ccm/mooring/dev/localcluster"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/dev/poll"
 )
+
+const root = "../.."
 
 // patience bounds every wait: the first build of a machine is not part of it, a demo on a busy machine is.
 const patience = 5 * time.Minute
@@ -29,7 +32,7 @@ const patience = 5 * time.Minute
 func TestDemos(t *testing.T) {
 	bin := t.TempDir()
 	newPlace(t, bin).shell(t, "make build").finish(t, 0)
-	for _, command := range demos {
+	for _, command := range doctest.Demos {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
 			here := newPlace(t, bin)
@@ -37,7 +40,7 @@ func TestDemos(t *testing.T) {
 			if strings.Contains(command, "--keep") {
 				here.env = []string{"KUBECONFIG=" + run.await(t, `export KUBECONFIG=(\S+)`)}
 				here.look(t, questions(t, command))
-				if command == firstKept {
+				if command == doctest.FirstKept {
 					here.try(t)
 				}
 				run.interrupt(t)
@@ -55,18 +58,22 @@ func TestDemos(t *testing.T) {
 // questions are what the pages have a reader ask the demo that a command leaves running: what stands below it, up to the next one.
 func questions(t *testing.T, of string) []string {
 	t.Helper()
-	proven, asked := elsewhere(), []string{}
-	for _, path := range pages(t) {
+	proven, asked := doctest.Elsewhere(), []string{}
+	paths, err := doctest.Pages(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
 		page, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		runs := firstKept
-		for _, shown := range Commands(string(page)) {
-			if slices.Contains(demos, shown) && strings.Contains(shown, "--keep") {
+		runs := doctest.FirstKept
+		for _, shown := range doctest.Commands(string(page)) {
+			if slices.Contains(doctest.Demos, shown) && strings.Contains(shown, "--keep") {
 				runs = shown
 			}
-			if looks(shown) && runs == of && proven[shown] == (proof{}) {
+			if doctest.Looks(shown) && runs == of && proven[shown] == (doctest.Proof{}) {
 				asked = append(asked, shown)
 			}
 		}
@@ -98,7 +105,7 @@ func (p place) try(t *testing.T) {
 		}
 	}
 	p.shell(t, "kubectl create deployment web --image=web").finish(t, 0)
-	for _, command := range tried {
+	for _, command := range doctest.Tried {
 		p.shell(t, command).finish(t, 0)
 	}
 	for _, check := range []string{
