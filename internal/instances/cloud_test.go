@@ -50,7 +50,9 @@ func instanceFor(name string) provider.Instance {
 	}
 }
 
-func (c *listingCloud) ProviderName() string { return "sim" }
+func (c *listingCloud) ProviderName() string                           { return "sim" }
+func (c *listingCloud) Instances() (cloudprovider.Instances, bool)     { return nil, false }
+func (c *listingCloud) InstancesV2() (cloudprovider.InstancesV2, bool) { return nil, false }
 
 func (c *listingCloud) Capabilities() provider.Capabilities {
 	return provider.Capabilities{ListInstances: c.list, StandbySafe: c.standby}

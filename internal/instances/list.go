@@ -91,8 +91,42 @@ func (l *lister) newest() *snapshot {
 	return newest.value
 }
 
-// lookup takes the watch's word that an instance is there. Everything else takes a listing.
+// listPatience is how long a node waits for a listing before it is asked for alone: ten pages of a slow cloud. A listing that hangs must not hold
+// up nodes that join.
+const listPatience = 10 * time.Second
+
+// lookup takes the watch's word that an instance is there. Everything else takes a listing. If that denies the instance, as listings that lag do,
+// or takes much longer than the last one, the cloud is asked for the node alone, as the reference asks. Only that it is there counts then: a
+// denial has its witnesses beside it in a listing.
 func (l *lister) lookup(ctx context.Context, node *corev1.Node, maxAge time.Duration) (Observation, error) {
+	type answered struct {
+		observation Observation
+		err         error
+	}
+	listed := make(chan answered, 1)
+	go func() {
+		observation, err := l.lookupListed(ctx, node, maxAge)
+		listed <- answered{observation, err}
+	}()
+	patience := time.NewTimer(max(listPatience, 3*time.Duration(l.takes.Load())))
+	defer patience.Stop()
+	select {
+	case said := <-listed:
+		if said.err != nil || said.observation.Status != NotFound {
+			return said.observation, said.err
+		}
+		listed <- said
+	case <-patience.C:
+	}
+	if alone, err := l.confirm.one.lookup(ctx, node, maxAge); err == nil && alone.Status == Found {
+		return alone, nil
+	}
+	said := <-listed
+	return said.observation, said.err
+}
+
+// lookupListed looks a node up without asking for it alone.
+func (l *lister) lookupListed(ctx context.Context, node *corev1.Node, maxAge time.Duration) (Observation, error) {
 	age := ageOf(maxAge)
 	var watched Observation
 	if l.stream.look(ctx, age.notBefore, func(find find) bool {

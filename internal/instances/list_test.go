@@ -37,6 +37,38 @@ func TestABurstOfLookupsSharesOneListing(t *testing.T) {
 	})
 }
 
+// A listing that takes long holds up no node that is there, and is neither ended nor repeated. That one is not there is the listing's to say.
+func TestANodeIsAskedForAloneWhileAListingTakesLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := &bothCloud{listingCloud: newListingCloud("a")}
+		cloud.pageTime = 10 * time.Minute
+		inv := instances.New(instances.Options{Cloud: cloud})
+		began := time.Now()
+		var waiting sync.WaitGroup
+		waiting.Go(func() {
+			if said := lookup(t, inv, node("a"), 0); said.Status != instances.Found || time.Since(began) > 15*time.Second {
+				t.Errorf("a: %s after %s", said.Status, time.Since(began))
+			}
+		})
+		waiting.Go(func() {
+			if said := lookup(t, inv, node("b"), 0); said.Status != instances.NotFound || time.Since(began) < cloud.pageTime {
+				t.Errorf("b: %s after %s", said.Status, time.Since(began))
+			}
+		})
+		waiting.Wait()
+		if listings, singles := cloud.asked(); listings != 1 || singles != 2 || cloud.stopped != 0 {
+			t.Errorf("%d listings, of which %d were ended, and %d questions for single nodes; want 1, 0, 2", listings, cloud.stopped, singles)
+		}
+		cloud.pageTime = time.Minute
+		for range 2 { // the second waits as long as the first one took, and longer
+			lookup(t, inv, node("a"), 0)
+		}
+		if listings, singles := cloud.asked(); listings != 3 || singles != 2 {
+			t.Errorf("%d listings and %d questions: a listing as long as those before asks for nothing else", listings, singles)
+		}
+	})
+}
+
 func TestAPositiveAnswerServesUntilItIsTooOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cloud := newListingCloud("a")

@@ -25,8 +25,16 @@ type bothCloud struct {
 func (c *bothCloud) Instances() (cloudprovider.Instances, bool)     { return nil, false }
 func (c *bothCloud) InstancesV2() (cloudprovider.InstancesV2, bool) { return c, true }
 
-func (c *bothCloud) InstanceMetadata(context.Context, *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
-	return nil, provider.ErrNotImplemented
+func (c *bothCloud) InstanceMetadata(_ context.Context, n *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.singles++
+	for _, instance := range c.instances {
+		if string(instance.NodeName) == n.Name {
+			return &instance.InstanceMetadata, nil
+		}
+	}
+	return nil, provider.ErrInstanceNotFound
 }
 
 func (c *bothCloud) is(n *corev1.Node) (provider.Instance, bool) {

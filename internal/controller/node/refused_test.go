@@ -35,7 +35,9 @@ type shownCloud struct {
 	fails    error  // of listings
 }
 
-func (*shownCloud) ProviderName() string { return "sim" }
+func (*shownCloud) ProviderName() string                           { return "sim" }
+func (*shownCloud) Instances() (cloudprovider.Instances, bool)     { return nil, false }
+func (*shownCloud) InstancesV2() (cloudprovider.InstancesV2, bool) { return nil, false }
 func (c *shownCloud) Capabilities() provider.Capabilities {
 	return provider.Capabilities{ListInstances: func(_ context.Context, yield func([]provider.Instance) error) error {
 		c.listings++
