@@ -79,16 +79,34 @@ func unfinished(actions []action, outcomes []outcome) []destination {
 	return destinations
 }
 
+// retrySpacing is how far apart operations begin that failed before, and retrySpread within how much time all of them. A limiter of the plugin
+// that refuses at once would let through one of those that come together, and none beside the list that precedes them.
+const (
+	retrySpacing = time.Second
+	retrySpread  = 10 * time.Second
+)
+
 // runAll begins actions and waits until they have ended. Those that are still under way when patience is at its end go on
 // without it.
 func (a *applier) runAll(ctx context.Context, actions []action, onEnded func(context.Context, outcome)) (outcomes []outcome) {
 	ended := make(chan outcome, len(actions))
-	for _, batch := range a.batches(actions) {
+	batches := a.batches(actions)
+	again, spacing := time.Duration(0), min(retrySpacing, retrySpread/time.Duration(max(len(batches), 1)))
+	for _, batch := range batches {
 		for _, action := range batch {
 			a.state.begin(action)
 		}
+		wait := time.Duration(0)
+		if a.change == nil && a.state.failedBefore(batch) {
+			again++
+			wait = again * spacing
+		}
 		a.running.Go(func() {
 			late := false
+			select {
+			case <-time.After(wait):
+			case <-ctx.Done():
+			}
 			for i, err := range a.perform(ctx, batch) {
 				late = a.state.end(batch[i], err, time.Now()) || late
 				ended <- outcome{batch[i], err}

@@ -161,6 +161,28 @@ func TestApplyKeepsToTheBound(t *testing.T) {
 	})
 }
 
+// A limiter of the plugin that refuses at once lets one call pass of those that come together. So what failed does not come together again.
+func TestApplySpacesWhatFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newApplying(20)
+		var nodes []member
+		for i := range 20 {
+			nodes = append(nodes, node(fmt.Sprintf("n%d", i), fmt.Sprintf("10.120.%d.0/24", i)))
+		}
+		a.plugin.fails = "create"
+		begun := time.Now()
+		if a.run(t, nodes, nil, abilities{}); time.Since(begun) != a.plugin.takes {
+			t.Errorf("%s for the first tries, want all at once", time.Since(begun))
+		}
+		time.Sleep(maxDelay)
+		a.plugin.fails, a.plugin.most = "", 0
+		begun = time.Now()
+		if got := failed(a.run(t, nodes, nil, abilities{})); got != nil || a.plugin.most > 3 || time.Since(begun) > retrySpread+a.plugin.takes {
+			t.Errorf("failures %q, %d calls at once, in %s", got, a.plugin.most, time.Since(begun))
+		}
+	})
+}
+
 func TestApplyJoinsFailuresAndGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newApplying(8)

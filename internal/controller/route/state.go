@@ -243,13 +243,18 @@ func (s *state) believed(known shownRoute) time.Time {
 }
 
 // deniable reports whether a node may be told that it lacks a route: there was never one, or lists deny it for longer than they may lag.
-// Before that is known, it is maxLag.
+// Before that is known, it is maxLag. While a route that was there is being made again, its end is what counts, as in the reference.
 func (s *state) deniable(k key, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known, found := s.shown[k]
 	if !found {
 		return true
+	}
+	for _, attempt := range s.attempts {
+		if attempt.underWay && attempt.destination == k.destination {
+			return false
+		}
 	}
 	if !s.learned {
 		return !known.denied.IsZero() && now.Sub(known.denied) >= maxLag
@@ -324,6 +329,16 @@ func (s *state) end(a action, err error, now time.Time) (late bool) {
 		known.together++
 	}
 	return known.abandoned
+}
+
+// failedBefore reports whether the last try of one of the operations failed.
+func (s *state) failedBefore(batch []action) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(batch, func(a action) bool {
+		known := s.attempts[a.operation()]
+		return known != nil && known.failures > 0
+	})
 }
 
 // batchFailures returns how many times in a row an operation failed because the call failed that it shared with others.
