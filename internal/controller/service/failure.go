@@ -158,10 +158,16 @@ type targetsFailure struct {
 	// reason is that of the last one, eventAt is when an event last said so.
 	reason  string
 	eventAt time.Time
-	// retryAt is when the next one is due.
+	// retryAt is when these targets, as made.targets, are due again. Others are due at once, as in the reference. Nil: all wait.
 	retryAt time.Time
+	targets map[string]string
 	// first says that the Service was the last to be tried, so that the targets come before it where both are due.
 	first bool
+}
+
+// holds reports whether the targets that are wanted wait for their next try.
+func (f targetsFailure) holds(want desired) bool {
+	return f.targets == nil || want.settled.servedBy(f.targets) || want.latest.servedBy(f.targets)
 }
 
 // isOf reports whether passes for an intent and inputs do the same as those that failed.
@@ -399,7 +405,7 @@ func (r *reconciler) failedAlone(ctx context.Context, p *pass, err error) time.D
 	reason := reasonOf(err)
 	r.metrics.failures.WithLabelValues(reason).Inc()
 	r.metrics.updated(p.key, time.Now())
-	delay, news := r.states.targetsFailed(p.key, err, r.backoff)
+	delay, news := r.states.targetsFailed(p.key, p.want.latest, err, r.backoff)
 	logf.FromContext(ctx).Error(err, "Could not change the targets of a load balancer whose Service cannot be ensured",
 		"reason", reason, "retryAfter", delay)
 	if news {

@@ -346,10 +346,10 @@ func retargetFor(want desired, seen observed, now time.Time) action {
 }
 
 // followsAlone reports whether a load balancer exists whose targets may be changed though its Service cannot be ensured. After a
-// change of the targets that failed it is ensured before that.
+// change of the targets that failed it is ensured before that, unless others are wanted by then.
 func (m *made) followsAlone() bool {
 	switch {
-	case !m.ensured && !m.failing:
+	case !m.ensured && !m.failing && m.denial.targets == nil:
 		return false
 	case m.accepted != nil:
 		return m.status != nil

@@ -282,7 +282,7 @@ func (r *reconciler) follow(ctx context.Context, p *pass) (next time.Duration, w
 	if len(plan) == 0 {
 		return 0, false
 	}
-	if hold := time.Until(known.alone.retryAt); hold > 0 {
+	if hold := time.Until(known.alone.retryAt); hold > 0 && known.alone.holds(p.want) {
 		return hold, false
 	}
 	priority := p.priority
@@ -384,7 +384,7 @@ func (r *reconciler) remember(ctx context.Context, p *pass, act action, done res
 			notFound(ctx, r.events.recorder, act.service)
 		}
 	case act.verb == verbRetarget && err != nil && ctx.Err() == nil:
-		r.states.retargetFailed(p.key)
+		r.states.retargetFailed(p.key, act, p.want.latest)
 	case act.verb == verbEnsure && err != nil && ctx.Err() == nil:
 		r.states.ensureFailed(p.key)
 	case err != nil:

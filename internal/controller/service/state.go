@@ -227,11 +227,14 @@ func (s *states) retargeted(key types.NamespacedName, act action, targets *targe
 	})
 }
 
-// retargetFailed says that it is open what the targets are now.
-func (s *states) retargetFailed(key types.NamespacedName) {
+// retargetFailed says that it is open what the targets are now. These are written by the next Ensure, and others before it.
+func (s *states) retargetFailed(key types.NamespacedName, act action, targets *targetSet) {
 	s.change(key, func(known *state) {
 		changed := *known.made
 		changed.ensured, changed.targets, changed.written = false, nil, nil
+		if !act.alone {
+			changed.denial.targets = targets.members
+		}
 		known.made = &changed
 	})
 }
@@ -324,7 +327,7 @@ func (s *states) failed(key types.NamespacedName, want desired, err error, pause
 		known.failure = &next
 		// The targets wait, too, for as long as the cloud asks.
 		if wait, asked := cloud.RetryAfter(err); asked {
-			known.alone.retryAt = latest(known.alone.retryAt, now.Add(wait))
+			known.alone.retryAt, known.alone.targets = latest(known.alone.retryAt, now.Add(wait)), nil
 		}
 	})
 	return delay, news
@@ -351,13 +354,13 @@ func (s *states) targetsFollowed(key types.NamespacedName) {
 }
 
 // targetsFailed says that they could not be changed. It returns the pause before the next try, and whether an event is due.
-func (s *states) targetsFailed(key types.NamespacedName, err error, pauses backoff) (delay time.Duration, news bool) {
+func (s *states) targetsFailed(key types.NamespacedName, targets *targetSet, err error, pauses backoff) (delay time.Duration, news bool) {
 	now, reason := time.Now(), reasonOf(err)
 	s.change(key, func(known *state) {
 		last := &known.alone
 		delay = pauses.after(last.count, err, string(known.made.service.UID))
 		last.count++
-		last.retryAt, last.first = now.Add(delay), false
+		last.retryAt, last.first, last.targets = now.Add(delay), false, targets.members
 		if last.reason != reason || now.Sub(last.eventAt) >= repeatEvent {
 			last.reason, last.eventAt, news = reason, now, true
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -286,6 +287,34 @@ func TestTargetsWaitForAsLongAsTheCloudAsks(t *testing.T) {
 			t.Error("the targets were not changed when the pause was over")
 		}
 	})
+}
+
+// A change of the targets that failed holds these targets, whether the Service is ensured or not. Others are tried at once, as by the reference.
+func TestOtherTargetsDoNotWaitForAFailure(t *testing.T) {
+	for name, edit := range map[string]func(*corev1.Service){"of a Service that is ensured": nil, "of one that cannot be ensured": bad} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e, plugin, services := startStrict(t)
+				defer e.stop()
+				if edit != nil {
+					e.edit(keyOf(services[0]), edit)
+					time.Sleep(time.Minute)
+				}
+				plugin.setUpdate(func() error { return cloudproviderapi.NewRetryError("still at it", 10*time.Minute) })
+				e.changeNode("b", nodeWith("b"))
+				time.Sleep(time.Minute)
+				plugin.setUpdate(nil)
+				time.Sleep(time.Minute)
+				if e.cloud.has(services[0].UID, "b") {
+					t.Error("the same targets were written before the pause was over")
+				}
+				e.changeNode("c", nodeWith("c"))
+				if took := e.follow(t, services[:1], "c"); took > DefaultTargetDelay {
+					t.Errorf("%s until the load balancer had a node that joined after the failure", took)
+				}
+			})
+		})
+	}
 }
 
 // What is planned for the targets alone, and for which Service the plugin is called. Planning over what was applied plans nothing.
