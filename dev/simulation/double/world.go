@@ -120,9 +120,7 @@ func (w *World) provider(program *managers.Manager, process *managers.Incarnatio
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.process++
-	if program == w.judged {
-		w.record.Starts = append(w.record.Starts, w.now())
-	}
+	w.record.Starts = append(w.record.Starts, w.now())
 	one := &plugin{world: w, process: process, number: w.process, other: program != w.judged, began: -1}
 	if w.draw.Plugin.Has(draw.Declaring) {
 		return declaring{one}

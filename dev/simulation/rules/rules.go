@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mooring-ccm/mooring/dev/simulation/double"
@@ -151,6 +152,7 @@ func initialization(j *judge) {
 	for k, at := range reference {
 		latest := j.notBeforeRest(at, at+initialized+2*j.longest+j.luck(at))
 		switch {
+		case j.hangs(latest, func(call *double.Call) bool { return !balancer(call) && !strings.Contains(call.Method, "Route") }):
 		case k >= len(mooring) && latest < j.mooring.Length:
 			j.add("1", "", latest, "the reference has initialized %d nodes, and Mooring %d", len(reference), len(mooring))
 			return
@@ -162,11 +164,15 @@ func initialization(j *judge) {
 }
 
 // immediate are the rules 2a, 5 in part and 12, which the double judges at the moment of the write. A rule that is not absolute
-// passes if the reference breaks it for the same object.
+// passes if the reference breaks it for the same object. A plugin that makes a second load balancer has told the reference the same, which may
+// not have managed to write the first address.
 func immediate(j *judge) {
 	for _, fault := range j.mooring.Faults {
 		absolute := fault.Rule == "2a-deleted" || fault.Rule == "2a-tainted"
 		if !absolute && slices.ContainsFunc(j.reference.Faults, func(other double.Fault) bool { return other.Rule == fault.Rule && other.Object == fault.Object }) {
+			continue
+		}
+		if made := j.reference.Created[fault.Object]; fault.Rule == "5-address" && made > 1 && made >= j.mooring.Created[fault.Object] {
 			continue
 		}
 		j.add(fault.Rule, fault.Object, fault.At, "%s", fault.Text)
@@ -317,7 +323,7 @@ func lateness(j *judge) {
 		}
 		at, arrived := arrival(j.mooring, one)
 		switch {
-		case j.busy(one.service, due): // there is never a second call about a Service
+		case j.busy(one.service, due):
 		case !arrived:
 			j.add(one.rule, one.object, due, "%s, set after %s, never reaches the plugin, and by the reference after %s",
 				one.text, one.at, reference.Round(time.Second))
@@ -328,12 +334,23 @@ func lateness(j *judge) {
 	}
 }
 
-// busy reports whether a call of Mooring's about a Service is under way at a time, and has been for long.
+// busy reports whether a call of Mooring's about a Service is under way at a time, and has been for long, or one about another that hangs.
 func (j *judge) busy(service string, at time.Duration) bool {
-	return slices.ContainsFunc(j.mooring.Calls, func(call *double.Call) bool {
+	long := func(call *double.Call) bool {
 		return call.Object == service && call.Began+2*j.longest+passesAtOnce < at && call.UnderWay(at)
+	}
+	return slices.ContainsFunc(j.mooring.Calls, long) || j.hangs(at, balancer)
+}
+
+// hangs reports whether such a call of Mooring's hangs at a time: which one does is chance, and the reference's flags allow one at a time.
+func (j *judge) hangs(at time.Duration, such func(*double.Call) bool) bool {
+	return j.draw.Plugin.Has(draw.Hanging) && slices.ContainsFunc(j.mooring.Calls, func(call *double.Call) bool {
+		return such(call) && call.Began < at && call.UnderWay(at) && call.UnderWay(call.Began+2*j.longest+passesAtOnce)
 	})
 }
+
+// balancer reports whether a call is about a load balancer.
+func balancer(call *double.Call) bool { return strings.HasSuffix(call.Method, "LoadBalancer") }
 
 // held reports whether the plugin had from Mooring what a change is to change: a node that was no target need not leave.
 func (j *judge) held(one change) (held bool) {
@@ -435,7 +452,11 @@ func (j *judge) rates(rule, what string, reference, mooring map[string][]time.Du
 					theirs = max(theirs, within(times, from-margin, from+window+margin))
 				}
 			}
-			if ours > theirs+written {
+			more := written
+			if _, seen := j.reference.Removed[object]; !seen && j.mooring.Removed[object] > 0 {
+				more *= 2 // the reference's process was down while the node was made again
+			}
+			if ours > theirs+more {
 				j.add(rule, object, from, "%d %s within ten minutes, and by the reference %d", ours, what, theirs)
 				break
 			}
