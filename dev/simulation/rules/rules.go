@@ -200,13 +200,13 @@ func (j *judge) deleted() map[string]bool {
 
 // limited reports whether more instances are deleted than the limit lets go, with those that are made again.
 func (j *judge) limited() bool {
-	nodes, gone := len(j.draw.Nodes), j.deleted()
+	nodes, gone := len(j.draw.Nodes), len(j.deleted())
 	for _, event := range j.draw.Events {
 		if event.Kind == draw.Replaced {
-			gone[event.Object] = true
+			gone++
 		}
 	}
-	return len(gone) > min(max(10, nodes/4), nodes/2)
+	return gone > min(max(10, nodes/4), nodes/2)
 }
 
 // affirmed returns when a call of Mooring's last said that the instance of a node exists, or runs: denials count from then on.
