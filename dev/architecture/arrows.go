@@ -29,7 +29,7 @@ var arrows = map[string][]string{
 	"internal/dryrun":              {"ccm/plan", "provider"},
 	"internal/election":            {"internal/version"},
 	"internal/autoscaler":          {"internal/cloud", "internal/message", "internal/required", "provider"},
-	"internal/autoscaler/deletion": {"provider"},
+	"internal/autoscaler/deletion": {"provider", "internal/controller/kit/jsonpatch", "internal/names"},
 	"internal/embedded":            {},
 	"internal/fault":               {},
 	"internal/flagannotation":      {},

@@ -19,13 +19,14 @@ var pureImports = []string{
 	"k8s.io/api/",
 	"k8s.io/apimachinery/pkg/api/equality", "k8s.io/apimachinery/pkg/apis/meta/v1", "k8s.io/apimachinery/pkg/labels",
 	"k8s.io/apimachinery/pkg/types", "k8s.io/apimachinery/pkg/util/sets", "k8s.io/apimachinery/pkg/util/validation",
-	"k8s.io/cloud-provider",              // the contract's types; nothing in it calls a cloud by itself
-	"k8s.io/cloud-provider/api",          // well-known annotations and taints
-	"k8s.io/cloud-provider/node/helpers", // of which GetNodeAddressesFromNodeIP is a function over values
-	"k8s.io/utils/net",                   // of which ParseIPSloppy is a function over values
-	"github.com/go-openapi/jsonpointer",  // of which Escape and Unescape are functions over values
-	"k8s.io/component-helpers/node/util", // of which GetNodeCondition is a function over values
-	Module + "/internal/instances/bounds", Module + "/internal/message", Module + "/internal/names",
+	"k8s.io/cloud-provider",                 // the contract's types; nothing in it calls a cloud by itself
+	"k8s.io/cloud-provider/api",             // well-known annotations and taints
+	"k8s.io/cloud-provider/node/helpers",    // of which GetNodeAddressesFromNodeIP is a function over values
+	"k8s.io/cloud-provider/service/helpers", // of which HasLBFinalizer is a function over values
+	"k8s.io/utils/net",                      // of which ParseIPSloppy is a function over values
+	"github.com/go-openapi/jsonpointer",     // of which Escape and Unescape are functions over values
+	"k8s.io/component-helpers/node/util",    // of which GetNodeCondition is a function over values
+	Module + "/internal/controller/kit/jsonpatch", Module + "/internal/instances/bounds", Module + "/internal/message", Module + "/internal/names",
 	Module + "/provider",
 	Module + "/providers/metal/announce/model", Module + "/providers/metal/announce/pods", Module + "/providers/metal/nodestate",
 	Module + "/providers/metal/routing",

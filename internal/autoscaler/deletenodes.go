@@ -16,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -229,11 +228,7 @@ func (s *service) takeBack(ctx context.Context, nodes []*corev1.Node) error {
 	defer cancel()
 	var failed []error
 	for _, node := range nodes {
-		patch, err := deletion.Cancel(node)
-		if err == nil {
-			_, err = s.patch(ctx, node, patch)
-		}
-		if err != nil {
+		if _, err := s.patch(ctx, node, deletion.Cancel(node)); err != nil {
 			failed = append(failed, fmt.Errorf("node %q is still to be deleted: taking that back: %w", node.Name, err))
 			continue
 		}
@@ -243,8 +238,8 @@ func (s *service) takeBack(ctx context.Context, nodes []*corev1.Node) error {
 }
 
 // patch writes to a node and returns it as it is then.
-func (s *service) patch(ctx context.Context, node *corev1.Node, patch []byte) (*corev1.Node, error) {
+func (s *service) patch(ctx context.Context, node *corev1.Node, patch client.Patch) (*corev1.Node, error) {
 	target := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID}}
-	err := s.writer.Patch(ctx, target, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(Name))
+	err := s.writer.Patch(ctx, target, patch, client.FieldOwner(Name))
 	return target, err
 }

@@ -147,14 +147,7 @@ func (o *observer) start(what string, see func(ctx context.Context) error, end f
 	ctx := o.ctx
 	o.running.Go(func() {
 		defer close(one.done)
-		err := fmt.Errorf("%s: it did not return", what)
-		defer func() {
-			if reason := recover(); reason != nil {
-				err = fmt.Errorf("%s: it panicked: %v", what, reason)
-			}
-			end(err)
-		}()
-		err = see(ctx)
+		end(cloud.Protect(what, func() error { return see(ctx) }, end))
 	})
 	return one
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 const (
@@ -35,7 +37,7 @@ func (c *checks) due(nodes []*corev1.Node, now time.Time) bool {
 	due := false
 	for _, node := range nodes {
 		key := keyOf(node)
-		if ready(node) {
+		if ownership.Ready(node) {
 			delete(c.of, key)
 			continue
 		}
@@ -61,20 +63,4 @@ func (c *checks) made(node *corev1.Node, at time.Time) {
 		known.pause = min(2*known.pause, longestCheck)
 		known.due = at.Add(known.pause)
 	}
-}
-
-// ready reports whether a node says that it is ready.
-func ready(node *corev1.Node) bool {
-	condition := readiness(node)
-	return condition != nil && condition.Status == corev1.ConditionTrue
-}
-
-// readiness returns the Ready condition of a node, or nil if the node has no such condition.
-func readiness(node *corev1.Node) *corev1.NodeCondition {
-	for i := range node.Status.Conditions {
-		if condition := &node.Status.Conditions[i]; condition.Type == corev1.NodeReady {
-			return condition
-		}
-	}
-	return nil
 }

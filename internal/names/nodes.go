@@ -22,3 +22,6 @@ const (
 
 // ConditionInstanceGone on a Node says that the cloud denies its instance, and that the node is nevertheless kept.
 const ConditionInstanceGone corev1.NodeConditionType = "CloudInstanceGone"
+
+// TaintToBeDeleted is put on a node by the Cluster Autoscaler that is about to remove it, and taken off when it does not.
+const TaintToBeDeleted = "ToBeDeletedByClusterAutoscaler"

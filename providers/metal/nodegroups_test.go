@@ -17,6 +17,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/bmc/redfishsim"
 	"github.com/mooring-ccm/mooring/dev/bmc/redfishtest"
 	"github.com/mooring-ccm/mooring/dev/poll"
+	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/fencing"
@@ -35,7 +36,7 @@ func running(machines ...int) func(*poweredRack) {
 
 // tainted is the taint of a node that the autoscaler removes.
 func tainted(node *v1.Node) {
-	node.Spec.Taints = []v1.Taint{{Key: nodegroup.TaintToBeDeleted, Effect: v1.TaintEffectNoSchedule}}
+	node.Spec.Taints = []v1.Taint{{Key: names.TaintToBeDeleted, Effect: v1.TaintEffectNoSchedule}}
 }
 
 func silent(node *v1.Node) {

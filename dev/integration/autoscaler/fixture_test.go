@@ -24,6 +24,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/nodeagent"
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/dev/program"
+	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
@@ -36,7 +37,7 @@ const (
 	small, large = "small", "large"
 )
 
-const taintKey = "ToBeDeletedByClusterAutoscaler"
+const taintKey = names.TaintToBeDeleted
 
 // fixture is a cloud with two node groups, a manager, and an autoscaler.
 type fixture struct {

@@ -31,10 +31,10 @@ import (
 	"github.com/mooring-ccm/mooring/internal/controller/nodelifecycle"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
+	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/metal"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/nodegroup"
 )
 
 const (
@@ -179,10 +179,10 @@ func TestMachineSleepsAndWakes(t *testing.T) {
 	})
 	resized(t, groups, 1)
 	ids := []string{before.Spec.ProviderID}
-	if err := groups.DeleteNodeGroupInstances(t.Context(), "rack", ids); err == nil || !strings.Contains(err.Error(), nodegroup.TaintToBeDeleted) {
+	if err := groups.DeleteNodeGroupInstances(t.Context(), "rack", ids); err == nil || !strings.Contains(err.Error(), names.TaintToBeDeleted) {
 		t.Errorf("removing a node that is ready and has no taint: %v", err)
 	}
-	patch := fmt.Sprintf(`{"spec":{"taints":[{"key":%q,"value":"1","effect":"NoSchedule"}]}}`, nodegroup.TaintToBeDeleted)
+	patch := fmt.Sprintf(`{"spec":{"taints":[{"key":%q,"value":"1","effect":"NoSchedule"}]}}`, names.TaintToBeDeleted)
 	_, err := admin.CoreV1().Nodes().Patch(t.Context(), sleeper, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
 	must.NoError(t, err)
 	must.NoError(t, groups.DeleteNodeGroupInstances(t.Context(), "rack", ids))

@@ -15,6 +15,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/simulation/apiserver"
 	"github.com/mooring-ccm/mooring/dev/simulation/draw"
 	"github.com/mooring-ccm/mooring/dev/simulation/managers"
+	"github.com/mooring-ccm/mooring/internal/names"
 )
 
 // manager is the identity of the manager towards the API server, and user that of everything else.
@@ -137,7 +138,7 @@ func target(node *corev1.Node) bool {
 }
 
 // toBeDeleted is the taint of the Cluster Autoscaler.
-const toBeDeleted = "ToBeDeletedByClusterAutoscaler"
+const toBeDeleted = names.TaintToBeDeleted
 
 func hasTaint(node *corev1.Node, key string) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == key })

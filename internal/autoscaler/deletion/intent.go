@@ -11,17 +11,19 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-openapi/jsonpointer"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-ccm/mooring/internal/controller/kit/jsonpatch"
+	"github.com/mooring-ccm/mooring/internal/names"
 )
 
 const (
 	// Annotation holds the intent to delete the instance of a node, as JSON.
 	Annotation = "autoscaler.mooring.dev/deletion"
 	// Taint is the one by which the Cluster Autoscaler announces a deletion. It takes it off when it gives the deletion up.
-	Taint = "ToBeDeletedByClusterAutoscaler"
+	Taint = names.TaintToBeDeleted
 	// excludedBy is the value of the label that keeps nodes from load balancers if it was set with an intent. Only its presence counts to who
 	// reads it; by the value it is known as ours.
 	excludedBy = "autoscaler-deletion"
@@ -64,67 +66,45 @@ func Announced(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == Taint })
 }
 
-// operation is one operation of a JSON patch (RFC 6902). A test for nil is one for absence.
-type operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value"`
-}
-
 // Begin returns a JSON patch that writes an intent, and keeps the node out of load balancers if it is not already. It takes effect only
 // on the very node that was looked at, with the same taints.
-func Begin(node *corev1.Node, intent Intent) ([]byte, error) {
+func Begin(node *corev1.Node, intent Intent) (jsonpatch.Patch, error) {
 	text, err := json.Marshal(intent)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the intent: %w", err)
 	}
-	operations := append(sameNode(node), operation{Op: "test", Path: "/spec/taints", Value: node.Spec.Taints})
+	operations := append(sameNode(node), jsonpatch.Operation{Op: "test", Path: "/spec/taints", Value: node.Spec.Taints})
 	operations = append(operations, set("/metadata/annotations", node.Annotations, Annotation, string(text))...)
 	if _, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]; !excluded {
 		operations = append(operations, set("/metadata/labels", node.Labels, corev1.LabelNodeExcludeBalancers, excludedBy)...)
 	}
-	return encode(operations)
+	return operations, nil
 }
 
 // Cancel returns a JSON patch that takes an intent back, with the label if it was set with it: one that somebody else set stays. It takes
 // effect only while the node has that intent.
-func Cancel(node *corev1.Node) ([]byte, error) {
+func Cancel(node *corev1.Node) jsonpatch.Patch {
 	operations := append(sameNode(node),
-		operation{Op: "test", Path: member("/metadata/annotations", Annotation), Value: node.Annotations[Annotation]},
-		operation{Op: "remove", Path: member("/metadata/annotations", Annotation)})
+		jsonpatch.Operation{Op: "test", Path: jsonpatch.Member("/metadata/annotations", Annotation), Value: node.Annotations[Annotation]},
+		jsonpatch.Operation{Op: "remove", Path: jsonpatch.Member("/metadata/annotations", Annotation)})
 	if node.Labels[corev1.LabelNodeExcludeBalancers] == excludedBy {
-		path := member("/metadata/labels", corev1.LabelNodeExcludeBalancers)
-		operations = append(operations, operation{Op: "test", Path: path, Value: excludedBy}, operation{Op: "remove", Path: path})
+		path := jsonpatch.Member("/metadata/labels", corev1.LabelNodeExcludeBalancers)
+		operations = append(operations, jsonpatch.Operation{Op: "test", Path: path, Value: excludedBy}, jsonpatch.Operation{Op: "remove", Path: path})
 	}
-	return encode(operations)
+	return operations
 }
 
 // sameNode tests that a node is the one that was looked at, and still has its instance.
-func sameNode(node *corev1.Node) []operation {
-	return []operation{
-		{Op: "test", Path: "/metadata/uid", Value: node.UID}, {Op: "test", Path: "/spec/providerID", Value: node.Spec.ProviderID},
-	}
+func sameNode(node *corev1.Node) jsonpatch.Patch {
+	return jsonpatch.Patch{jsonpatch.Same(node.UID), {Op: "test", Path: "/spec/providerID", Value: node.Spec.ProviderID}}
 }
 
 // set adds a member to a map, which may not be there yet.
-func set(path string, current map[string]string, key, value string) []operation {
+func set(path string, current map[string]string, key, value string) jsonpatch.Patch {
 	if len(current) == 0 {
-		return []operation{{Op: "test", Path: path}, {Op: "add", Path: path, Value: map[string]string{key: value}}}
+		return jsonpatch.Patch{{Op: "test", Path: path}, {Op: "add", Path: path, Value: map[string]string{key: value}}}
 	}
-	return []operation{{Op: "add", Path: member(path, key), Value: value}}
-}
-
-// member is the path of a member (RFC 6901).
-func member(path, key string) string {
-	return path + "/" + jsonpointer.Escape(key)
-}
-
-func encode(operations []operation) ([]byte, error) {
-	encoded, err := json.Marshal(operations)
-	if err != nil {
-		return nil, fmt.Errorf("encoding the patch: %w", err)
-	}
-	return encoded, nil
+	return jsonpatch.Patch{{Op: "add", Path: jsonpatch.Member(path, key), Value: value}}
 }
 
 // Pending returns the instances of a group that are to be deleted and whose nodes are still there, by provider ID.

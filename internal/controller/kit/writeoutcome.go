@@ -4,10 +4,14 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
+
+// WriteTimeout is the deadline of one write to the API server.
+const WriteTimeout = 30 * time.Second
 
 // WriteOutcome is what became of a write to the API server.
 type WriteOutcome int
@@ -44,6 +48,13 @@ func OutcomeOf(err error) WriteOutcome {
 	}
 }
 
+// Blames reports whether the API server found an object invalid because of one of the fields.
+func Blames(err error, fields ...string) bool {
+	var answer apierrors.APIStatus
+	return apierrors.IsInvalid(err) && errors.As(err, &answer) && answer.Status().Details != nil &&
+		slices.ContainsFunc(answer.Status().Details.Causes, func(cause metav1.StatusCause) bool { return slices.Contains(fields, cause.Field) })
+}
+
 // patchDoesNotFit reports whether the API server could not apply a patch because the object is not what the patch expects. When a test
 // of a JSON patch failed, the answer names no object, because no object came to be; when a patch has the UID of another object of the
 // name, the answer blames that field. Validation and admission have the same code, 422, and do name the object.
@@ -53,8 +64,7 @@ func patchDoesNotFit(err error) bool {
 		return false
 	}
 	details := answer.Status().Details
-	return details == nil || details.Name == "" ||
-		slices.ContainsFunc(details.Causes, func(cause metav1.StatusCause) bool { return cause.Field == "metadata.uid" })
+	return details == nil || details.Name == "" || Blames(err, "metadata.uid")
 }
 
 // RefusedForGood reports whether the API server itself refused a write, for a reason that does not pass by itself. A server that is

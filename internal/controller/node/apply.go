@@ -2,31 +2,25 @@ package node
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/go-openapi/jsonpointer"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/controller/kit/jsonpatch"
 )
 
-const (
-	// fieldManager names us in the managed fields of nodes.
-	fieldManager = "cloud-node-controller"
-	// writeTimeout is the deadline of one write to the API server.
-	writeTimeout = 30 * time.Second
-)
+// fieldManager names us in the managed fields of nodes.
+const fieldManager = "cloud-node-controller"
 
 // applied is what became of a plan.
 type applied struct {
@@ -96,7 +90,7 @@ func (w writer) versionOf(node *corev1.Node) string {
 // write carries out one action: by an update if the node is known in the version that it has, else by the guarded patch. It returns the version
 // of the node after it, and the same if the node is still known in that one.
 func (w writer) write(ctx context.Context, node *corev1.Node, action action, known string) (version, stillKnown string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
 	defer cancel()
 	if after := w.updated(node, action, known); after != nil {
 		err := w.update(ctx, after, action.target)
@@ -153,23 +147,18 @@ func spanOf(written target) string {
 
 func (w writer) patch(ctx context.Context, name string, action action) (*corev1.Node, error) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	encoded, err := json.Marshal(action.patch)
-	if err != nil {
-		return node, fmt.Errorf("encoding the patch: %w", err)
-	}
-	patch := client.RawPatch(types.JSONPatchType, encoded)
 	if action.target == targetAddresses {
-		return node, w.client.Status().Patch(ctx, node, patch, client.FieldOwner(fieldManager))
+		return node, w.client.Status().Patch(ctx, node, action.patch, client.FieldOwner(fieldManager))
 	}
-	return node, w.client.Patch(ctx, node, patch, client.FieldOwner(fieldManager))
+	return node, w.client.Patch(ctx, node, action.patch, client.FieldOwner(fieldManager))
 }
 
 // updated returns a node as a patch of planFor leaves it, nil if the patch has an operation that planFor does not make. The tests of the
 // patch are not looked at: an update has the resource version of the node that the patch was planned for.
-func updated(node *corev1.Node, patch []operation) *corev1.Node {
+func updated(node *corev1.Node, patch jsonpatch.Patch) *corev1.Node {
 	after := node.DeepCopy()
 	for _, operation := range patch {
-		if operation.Op != "test" && !operation.changes(after) {
+		if operation.Op != "test" && !changes(operation, after) {
 			return nil
 		}
 	}
@@ -177,7 +166,7 @@ func updated(node *corev1.Node, patch []operation) *corev1.Node {
 }
 
 // changes carries an operation out on a node, and reports whether it knows how.
-func (o operation) changes(node *corev1.Node) bool {
+func changes(o jsonpatch.Operation, node *corev1.Node) bool {
 	annotation, isAnnotation := strings.CutPrefix(o.Path, fieldAnnotations+"/")
 	label, isLabel := labelOf(o.Path)
 	taint, isTaint := strings.CutPrefix(o.Path, fieldTaints+"/")
@@ -197,17 +186,17 @@ func (o operation) changes(node *corev1.Node) bool {
 		node.Annotations = map[string]string{}
 		return o.Op == "add"
 	case isLabel:
-		return o.changesValue(node.Labels, label)
+		return changesValue(o, node.Labels, label)
 	case isAnnotation:
-		return o.changesValue(node.Annotations, jsonpointer.Unescape(annotation))
+		return changesValue(o, node.Annotations, jsonpointer.Unescape(annotation))
 	case isTaint:
-		return o.removesTaint(node, taint)
+		return removesTaint(o, node, taint)
 	default:
 		return false
 	}
 }
 
-func (o operation) changesValue(values map[string]string, key string) bool {
+func changesValue(o jsonpatch.Operation, values map[string]string, key string) bool {
 	switch value, is := o.Value.(string); {
 	case o.Op == "remove":
 		delete(values, key)
@@ -220,7 +209,7 @@ func (o operation) changesValue(values map[string]string, key string) bool {
 	}
 }
 
-func (o operation) removesTaint(node *corev1.Node, at string) bool {
+func removesTaint(o jsonpatch.Operation, node *corev1.Node, at string) bool {
 	place, err := strconv.Atoi(at)
 	if err != nil || o.Op != "remove" || place < 0 || place >= len(node.Spec.Taints) {
 		return false

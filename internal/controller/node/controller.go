@@ -105,19 +105,17 @@ func New(options Options) (*Controller, error) {
 	}
 	watcher := watcher{decide: reconciler.decide, state: reconciler.state, metrics: metrics, traces: traces}
 	controller := &Controller{reconciler: reconciler, inventory: options.Inventory, log: log}
-	var queued queueSource
 	if options.oneByOne() {
 		watcher.single = newSingleRefresher(options, reconciler, log)
-		controller.refresher, queued = watcher.single, watcher.single.queued
+		controller.refresher = watcher.single
 	} else {
-		all := newRefresher(options, reconciler, log)
-		controller.refresher, queued = all, all.queued
+		controller.refresher = newRefresher(options, reconciler, log)
 	}
 	inner, err := kit.NewController(Name, kit.ControllerOptions{
 		Reconciler: reconciler, Workers: options.Workers, Logger: log,
 		LoggerFor:   func(node types.NamespacedName) logr.Logger { return log.WithValues("node", node.Name) },
 		RateLimiter: kit.NewRetryLimiter[reconcile.Request](),
-		Sources:     []source.Source{source.Kind(options.Cache, &corev1.Node{}, watcher.handler()), source.Func(queued.capture), source.Func(reconciler.queue.Capture)},
+		Sources:     []source.Source{source.Kind(options.Cache, &corev1.Node{}, watcher.handler()), source.Func(reconciler.queue.Capture)},
 	})
 	if err != nil {
 		return nil, err
@@ -178,6 +176,9 @@ func (c *Controller) Start(ctx context.Context) error {
 	defer c.reconciler.traces.stop()
 	defer refreshing.Wait()
 	defer cancel()
+	if err := c.Warmup(ctx); err != nil || ctx.Err() != nil { // without a queue the refresher could add to none
+		return err
+	}
 	refreshing.Go(func() { c.refresher.run(ctx) })
 	return c.Controller.Start(ctx)
 }

@@ -306,13 +306,3 @@ func cloudTaints(node *corev1.Node) []int {
 	}
 	return places
 }
-
-// isReady reports what the kubelet says of its node.
-func isReady(node *corev1.Node) bool {
-	for i := range node.Status.Conditions {
-		if condition := &node.Status.Conditions[i]; condition.Type == corev1.NodeReady {
-			return condition.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}

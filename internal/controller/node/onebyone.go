@@ -33,7 +33,6 @@ type singleRefresher struct {
 	reconciler *reconciler
 	metrics    *metrics
 	log        logr.Logger
-	queued     queueSource
 
 	// failures logs once that nodes cannot be compared.
 	failures kit.FailureLog
@@ -49,16 +48,12 @@ func newSingleRefresher(options Options, reconciler *reconciler, log logr.Logger
 	return &singleRefresher{
 		pace:   pace.New(options.StatusUpdateFrequency, options.FullRefreshPeriod),
 		reader: options.Client, inventory: options.Inventory, reconciler: reconciler, metrics: reconciler.metrics, log: log,
-		queued: newQueueSource(), histories: map[string]*pace.History{}, failed: map[string]error{},
+		histories: map[string]*pace.History{}, failed: map[string]error{},
 	}
 }
 
 // run looks nodes up until ctx ends.
 func (r *singleRefresher) run(ctx context.Context) {
-	q := r.queued.await(ctx)
-	if q == nil {
-		return
-	}
 	turns := workqueue.NewTypedDelayingQueue[string]()
 	defer context.AfterFunc(ctx, turns.ShutDown)()
 	defer turns.ShutDown()
@@ -82,7 +77,7 @@ func (r *singleRefresher) run(ctx context.Context) {
 			continue
 		}
 		lookups.Go(func() {
-			r.lookUp(ctx, q, node, why)
+			r.lookUp(ctx, node, why)
 			turns.Done(name) // so that a node is never looked up twice at a time
 			turns.Add(name)
 		})
@@ -148,7 +143,7 @@ func (r *singleRefresher) turn(ctx context.Context, name string) (node *corev1.N
 }
 
 // lookUp compares a node with the cloud. An answer from before would be late by one pause.
-func (r *singleRefresher) lookUp(ctx context.Context, q kit.Queue, node *corev1.Node, why pace.Cause) {
+func (r *singleRefresher) lookUp(ctx context.Context, node *corev1.Node, why pace.Cause) {
 	r.metrics.refreshLookups.WithLabelValues(string(why)).Inc()
 	observation, err := r.inventory.Lookup(cloud.WithPriority(ctx, cloud.PriorityRefresh), node, 0)
 	if ctx.Err() != nil {
@@ -158,7 +153,7 @@ func (r *singleRefresher) lookUp(ctx context.Context, q kit.Queue, node *corev1.
 	settled := !differs && observation.Status == instances.Found && r.reconciler.decide(node).ProvenBy(observation.Answered)
 	r.ended(ctx, node, err, settled)
 	if differs {
-		kit.Add(q, types.NamespacedName{Name: node.Name}, priorityRefresh)
+		r.reconciler.queue.Add(types.NamespacedName{Name: node.Name}, priorityRefresh)
 	}
 }
 
@@ -207,7 +202,7 @@ func (r *singleRefresher) observe(before, after *corev1.Node) {
 		r.consider(after, func(of *pace.History) { of.Join(now) })
 	case need != "" && (need != needChanged || !r.agreed(before, after)):
 		r.consider(after, func(of *pace.History) { of.Note(need, now) })
-	case isReady(before) != isReady(after):
+	case ownership.Ready(before) != ownership.Ready(after):
 		r.consider(after, func(*pace.History) {}) // it is no old node any more
 	}
 }
@@ -286,7 +281,7 @@ func needOf(before, after *corev1.Node, young time.Duration) pace.Cause {
 		return "" // the initialization looks it up
 	case was != "" && is != "" && was != is:
 		return needRebooted
-	case !isReady(before) && isReady(after) && pace.ReadySince(after).Sub(after.CreationTimestamp.Time) > young:
+	case !ownership.Ready(before) && ownership.Ready(after) && pace.ReadySince(after).Sub(after.CreationTimestamp.Time) > young:
 		return needReady
 	case before.Annotations[nodeIP] != after.Annotations[nodeIP]:
 		return needNodeIP

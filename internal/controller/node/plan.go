@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-openapi/jsonpointer"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-ccm/mooring/internal/controller/kit/jsonpatch"
 )
 
 // plan is what has to be written to a node.
@@ -35,7 +37,7 @@ const (
 // the node it was planned for, and only while nobody else has changed what it changes.
 type action struct {
 	target target
-	patch  []operation
+	patch  jsonpatch.Patch
 }
 
 // target is the part of a node that an action writes.
@@ -48,13 +50,6 @@ const (
 	targetNode target = "labels and taints"
 )
 
-// operation is one operation of a JSON patch. A test for nil is one for absence.
-type operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value"`
-}
-
 // planFor returns what makes a node show what is desired. The addresses come first and the taint is the last thing to go, so
 // that whoever waits for the taint to go finds all the rest. A node without taint gets no provider ID: it was not initialized
 // by anybody, or by a provider that has none. Ours says of labels whether a manager that decides for the cloud wrote the values that the node
@@ -62,7 +57,9 @@ type operation struct {
 func planFor(node *corev1.Node, want desired, ours map[string]bool) plan {
 	var planned plan
 	if want.addresses != nil && !sameAddresses(node.Status.Addresses, want.addresses, want.leading) {
-		planned.actions = append(planned.actions, action{target: targetAddresses, patch: patchAddresses(node, want.addresses)})
+		planned.actions = append(planned.actions, action{
+			target: targetAddresses, patch: jsonpatch.Replace(node.UID, fieldAddresses, node.Status.Addresses, want.addresses),
+		})
 	}
 	labels := maps.Clone(node.Labels)
 	if labels == nil {
@@ -81,7 +78,7 @@ func planFor(node *corev1.Node, want desired, ours map[string]bool) plan {
 	patch = append(patch, setValues(fieldAnnotations, node.Annotations, withAnnotations(node.Annotations, want.annotations))...)
 	patch = append(patch, removeTaints(node)...)
 	if len(patch) > 0 {
-		planned.actions = append(planned.actions, action{target: targetNode, patch: append(isNode(node), patch...)})
+		planned.actions = append(planned.actions, action{target: targetNode, patch: append(jsonpatch.Patch{jsonpatch.Same(node.UID)}, patch...)})
 	}
 	return planned
 }
@@ -163,29 +160,16 @@ func withAnnotations(annotations, set map[string]string) map[string]string {
 	return changed
 }
 
-// isNode makes a patch fail for another node of the same name.
-func isNode(node *corev1.Node) []operation {
-	return []operation{{Op: "test", Path: "/metadata/uid", Value: node.UID}}
-}
-
-func patchAddresses(node *corev1.Node, addresses []corev1.NodeAddress) []operation {
-	before := operation{Op: "test", Path: fieldAddresses}
-	if len(node.Status.Addresses) > 0 {
-		before.Value = node.Status.Addresses
-	}
-	return append(isNode(node), before, operation{Op: "add", Path: fieldAddresses, Value: addresses})
-}
-
-func setProviderID(node *corev1.Node, providerID string) []operation {
+func setProviderID(node *corev1.Node, providerID string) jsonpatch.Patch {
 	if node.Spec.ProviderID != "" || providerID == "" {
 		return nil
 	}
-	return []operation{{Op: "test", Path: fieldProviderID}, {Op: "add", Path: fieldProviderID, Value: providerID}}
+	return jsonpatch.Patch{{Op: "test", Path: fieldProviderID}, {Op: "add", Path: fieldProviderID, Value: providerID}}
 }
 
 // setValues turns a map of strings into another one, key by key in order, each tested to be as it was.
-func setValues(path string, from, to map[string]string) []operation {
-	var patch []operation
+func setValues(path string, from, to map[string]string) jsonpatch.Patch {
+	var patch jsonpatch.Patch
 	keys := slices.Concat(slices.Collect(maps.Keys(from)), slices.Collect(maps.Keys(to)))
 	slices.Sort(keys)
 	for _, key := range slices.Compact(keys) {
@@ -194,20 +178,20 @@ func setValues(path string, from, to map[string]string) []operation {
 		if had == has && old == value {
 			continue
 		}
-		at := path + "/" + jsonpointer.Escape(key)
-		before := operation{Op: "test", Path: at}
+		at := jsonpatch.Member(path, key)
+		before := jsonpatch.Operation{Op: "test", Path: at}
 		if had {
 			before.Value = old
 		}
-		after := operation{Op: "remove", Path: at}
+		after := jsonpatch.Operation{Op: "remove", Path: at}
 		if has {
-			after = operation{Op: "add", Path: at, Value: value}
+			after = jsonpatch.Operation{Op: "add", Path: at, Value: value}
 		}
 		patch = append(patch, before, after)
 	}
 	if len(from) == 0 && len(patch) > 0 {
 		// The API server leaves an empty map out, and a patch cannot add to what is not there.
-		made := []operation{{Op: "test", Path: path}, {Op: "add", Path: path, Value: map[string]string{}}}
+		made := jsonpatch.Patch{{Op: "test", Path: path}, {Op: "add", Path: path, Value: map[string]string{}}}
 		patch = append(made, patch...)
 	}
 	return patch
@@ -215,12 +199,12 @@ func setValues(path string, from, to map[string]string) []operation {
 
 // removeTaints removes the taints of a node that waits for its initialization, the last one first, so that the places of
 // the others stay.
-func removeTaints(node *corev1.Node) []operation {
-	var patch []operation
+func removeTaints(node *corev1.Node) jsonpatch.Patch {
+	var patch jsonpatch.Patch
 	for _, place := range slices.Backward(cloudTaints(node)) {
 		path := fmt.Sprintf("%s/%d", fieldTaints, place)
 		patch = append(patch,
-			operation{Op: "test", Path: path, Value: node.Spec.Taints[place]}, operation{Op: "remove", Path: path})
+			jsonpatch.Operation{Op: "test", Path: path, Value: node.Spec.Taints[place]}, jsonpatch.Operation{Op: "remove", Path: path})
 	}
 	return patch
 }

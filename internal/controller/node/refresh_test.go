@@ -55,14 +55,14 @@ func TestARefreshDoesNotWaitForOthers(t *testing.T) {
 		r := &refresher{
 			interval: interval, reader: fixedNodes{nodes: nodes}, inventory: instances.New(instances.Options{Cloud: plugin}), metrics: newMetrics(nil),
 			reconciler: &reconciler{owners: instances.NewOwners(nil, ownership.Rules{ProviderName: "sim"}), state: newState()},
-			log:        logr.Discard(), queued: newQueueSource(), asked: map[types.UID]bool{}, failed: map[types.UID]error{},
+			log:        logr.Discard(), asked: map[types.UID]bool{}, failed: map[types.UID]error{},
 		}
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer q.ShutDown()
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
+		_ = r.reconciler.queue.Capture(ctx, q)
 		running.Go(func() { r.run(ctx) })
-		_ = r.queued.capture(ctx, q)
 		time.Sleep(time.Hour + interval/2)
 		if got := q.Len(); got != 0 {
 			t.Fatalf("%d nodes are to be changed, want none", got)

@@ -105,8 +105,8 @@ func newRig(t *testing.T) *rig {
 func (r *rig) lead() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
+	_ = r.refresher.reconciler.queue.Capture(ctx, r.queue)
 	running.Go(func() { r.refresher.run(ctx) })
-	_ = r.refresher.queued.capture(ctx, r.queue)
 	r.t.Cleanup(func() { cancel(); running.Wait() })
 }
 

@@ -86,7 +86,7 @@ func (t *traces) observe(node *corev1.Node, decide func(*corev1.Node) ownership.
 		known = &nodeTrace{uid: node.UID, seen: now}
 		t.nodes[node.Name] = known
 	}
-	known.ready = isReady(node)
+	known.ready = ownership.Ready(node)
 	switch {
 	case known.becomeReady != nil && known.ready:
 		known.becomeReady.End()
@@ -107,7 +107,7 @@ func (t *traces) pass(ctx context.Context, node *corev1.Node, now time.Time) con
 	known := t.nodes[node.Name]
 	if known == nil || known.uid != node.UID || known.becomeReady != nil {
 		t.drop(node.Name, "another node has its name, or it waits for its initialization again")
-		known = &nodeTrace{uid: node.UID, seen: now, ready: isReady(node)}
+		known = &nodeTrace{uid: node.UID, seen: now, ready: ownership.Ready(node)}
 		t.nodes[node.Name] = known
 	}
 	known.passes++

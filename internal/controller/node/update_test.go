@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/mooring-ccm/mooring/internal/controller/kit/jsonpatch"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -41,12 +42,12 @@ func TestUpdatesAreWhatThePatchesMake(t *testing.T) {
 }
 
 func TestAnOperationThatIsNotKnownMakesNoUpdate(t *testing.T) {
-	for _, one := range []operation{
+	for _, one := range []jsonpatch.Operation{
 		{Op: "replace", Path: "/spec/podCIDR", Value: "10.0.0.0/24"}, {Op: "remove", Path: fieldTaints + "/1"}, {Op: "remove", Path: fieldTaints + "/-1"},
 		{Op: "remove", Path: fieldTaints + "/x"}, {Op: "add", Path: fieldTaints + "/0", Value: cloudTaint}, {Op: "add", Path: fieldProviderID, Value: 1},
 		{Op: "remove", Path: fieldAddresses}, {Op: "move", Path: fieldLabels + "/a", Value: "b"}, {Op: "remove", Path: fieldLabels}, {Op: "remove", Path: fieldAnnotations},
 	} {
-		if after := updated(newNode(withTaints(cloudTaint), withLabels("a", "1")), []operation{one}); after != nil {
+		if after := updated(newNode(withTaints(cloudTaint), withLabels("a", "1")), []jsonpatch.Operation{one}); after != nil {
 			t.Errorf("%+v makes %+v", one, after)
 		}
 	}

@@ -108,7 +108,6 @@ type refresher struct {
 	reconciler *reconciler
 	metrics    *metrics
 	log        logr.Logger
-	queued     queueSource
 
 	// failures logs once that nodes cannot be compared.
 	failures kit.FailureLog
@@ -121,47 +120,19 @@ type refresher struct {
 func newRefresher(options Options, reconciler *reconciler, log logr.Logger) *refresher {
 	return &refresher{
 		interval: options.StatusUpdateFrequency, reader: options.Client, inventory: options.Inventory,
-		reconciler: reconciler, metrics: reconciler.metrics, log: log, queued: newQueueSource(),
+		reconciler: reconciler, metrics: reconciler.metrics, log: log,
 		asked: map[types.UID]bool{}, failed: map[types.UID]error{},
-	}
-}
-
-// queueSource is a source of the controller that brings nothing, by which its queue becomes known.
-type queueSource chan kit.Queue
-
-func newQueueSource() queueSource { return make(queueSource, 1) }
-
-// capture is called when the sources start.
-func (s queueSource) capture(_ context.Context, q kit.Queue) error {
-	select {
-	case s <- q:
-	default: // a second start of the sources brings the same queue
-	}
-	return nil
-}
-
-// await returns the queue, or nil when ctx ends before there is one.
-func (s queueSource) await(ctx context.Context) kit.Queue {
-	select {
-	case q := <-s:
-		return q
-	case <-ctx.Done():
-		return nil
 	}
 }
 
 // run refreshes until ctx ends, from its beginning on.
 func (r *refresher) run(ctx context.Context) {
-	q := r.queued.await(ctx)
-	if q == nil {
-		return
-	}
 	ticker := time.NewTicker(r.interval)
 	defer ticker.Stop()
 	var passes sync.WaitGroup
 	defer passes.Wait()
 	for ctx.Err() == nil {
-		r.pass(ctx, q, &passes)
+		r.pass(ctx, &passes)
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -173,7 +144,7 @@ func (r *refresher) run(ctx context.Context) {
 // for which the cloud takes its time is left out of the passes meanwhile, and holds up none of the others.
 //
 // See ADR 56.
-func (r *refresher) pass(ctx context.Context, q kit.Queue, passes *sync.WaitGroup) {
+func (r *refresher) pass(ctx context.Context, passes *sync.WaitGroup) {
 	start := time.Now()
 	var list corev1.NodeList
 	if err := r.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // the nodes are only read
@@ -192,7 +163,7 @@ func (r *refresher) pass(ctx context.Context, q kit.Queue, passes *sync.WaitGrou
 			case err != nil:
 				r.metrics.refreshFailures.Inc()
 			case r.reconciler.differs(node, observation):
-				kit.Add(q, types.NamespacedName{Name: node.Name}, priorityRefresh)
+				r.reconciler.queue.Add(types.NamespacedName{Name: node.Name}, priorityRefresh)
 			}
 		})
 		r.metrics.refreshDuration.Observe(time.Since(start).Seconds())

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -32,9 +31,6 @@ const (
 	// ReasonDeletionRefused is when it may not be.
 	ReasonDeletionRefused = "AutoscalerDeletionRefused"
 )
-
-// writeTimeout is the deadline of one request to the API server.
-const writeTimeout = 30 * time.Second
 
 var (
 	// errChanged is a node that has changed since it was decided about. It is looked at again.
@@ -100,13 +96,10 @@ func (r *reconciler) delete(ctx context.Context, seen *corev1.Node, intent delet
 
 // cancel takes an intent back, and the label that was set with it.
 func (r *reconciler) cancel(ctx context.Context, node *corev1.Node) error {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
 	defer cancel()
-	patch, err := deletion.Cancel(node)
-	if err == nil {
-		target := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID}}
-		err = r.client.Patch(ctx, target, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(Name))
-	}
+	target := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID}}
+	err := r.client.Patch(ctx, target, deletion.Cancel(node), client.FieldOwner(Name))
 	outcome := kit.OutcomeOf(err)
 	switch {
 	case outcome == kit.Written:

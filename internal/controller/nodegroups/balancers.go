@@ -9,17 +9,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	servicehelpers "k8s.io/cloud-provider/service/helpers"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-const (
-	// listTimeout is how long a list of load balancers is waited for.
-	listTimeout = 10 * time.Second
-	// balancerFinalizer is on every Service that has a load balancer, also while it is deleted (KEP-980).
-	balancerFinalizer = "service.kubernetes.io/load-balancer-cleanup"
-)
+// listTimeout is how long a list of load balancers is waited for.
+const listTimeout = 10 * time.Second
 
 // listBalancers is provider.Capabilities.ListLoadBalancers for this cluster.
 type listBalancers func(ctx context.Context) ([]provider.LoadBalancer, error)
@@ -106,7 +103,7 @@ func (b *balancers) any(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("listing Services: %w", err)
 	}
 	return slices.ContainsFunc(list.Items, func(service corev1.Service) bool {
-		return service.Spec.Type == corev1.ServiceTypeLoadBalancer || slices.Contains(service.Finalizers, balancerFinalizer)
+		return service.Spec.Type == corev1.ServiceTypeLoadBalancer || servicehelpers.HasLBFinalizer(&service)
 	}), nil
 }
 

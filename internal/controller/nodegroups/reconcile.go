@@ -122,7 +122,7 @@ func (r *reconciler) remove(ctx context.Context, node *corev1.Node, intent delet
 // confirm reads a node once more, from the API server, and returns it if its instance still is to be deleted. The cache may be late, and what is
 // deleted is gone.
 func (r *reconciler) confirm(ctx context.Context, seen *corev1.Node) (*corev1.Node, error) {
-	reading, cancel := context.WithTimeout(ctx, writeTimeout)
+	reading, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
 	defer cancel()
 	node := &corev1.Node{}
 	if err := r.live.Get(reading, client.ObjectKeyFromObject(seen), node); err != nil {

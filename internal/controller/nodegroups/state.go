@@ -2,8 +2,6 @@ package nodegroups
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -113,22 +111,10 @@ func (b *beside) begin(ctx context.Context) {
 	b.ctx = ctx
 }
 
-// run begins do, and calls end with what came of it. A panic is an error.
+// run begins do, and calls end with what came of it.
 func (b *beside) run(do func(ctx context.Context) error, end func(error)) {
 	b.mu.Lock()
 	ctx := b.ctx
 	b.mu.Unlock()
-	b.running.Go(func() {
-		err := errNotReturned
-		defer func() {
-			if reason := recover(); reason != nil {
-				err = fmt.Errorf("it panicked: %v", reason)
-			}
-			end(err)
-		}()
-		err = do(ctx)
-	})
+	b.running.Go(func() { end(do(ctx)) })
 }
-
-// errNotReturned is a call that ended its goroutine.
-var errNotReturned = errors.New("the call did not return")

@@ -16,16 +16,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/controller/kit/jsonpatch"
 	"github.com/mooring-ccm/mooring/internal/dryrun"
 	"github.com/mooring-ccm/mooring/internal/instances"
 )
 
-const (
-	// fieldManager names us in the managed fields of nodes.
-	fieldManager = Name
-	// writeTimeout is the deadline of one write to the API server.
-	writeTimeout = 30 * time.Second
-)
+// fieldManager names us in the managed fields of nodes.
+const fieldManager = Name
 
 // result is what became of one action.
 type result struct {
@@ -168,7 +165,7 @@ func (w *writes) underWay(node types.UID) bool {
 
 // carryOut carries out one action. Deletions that have not begun by their time are not begun.
 func (w writer) carryOut(ctx context.Context, action action, planned time.Time) result {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
 	defer cancel()
 	ctx = dryrun.Because(ctx, why(action))
 	var err error
@@ -211,7 +208,6 @@ func (w writer) patch(ctx context.Context, action action) (string, error) {
 	node := object(action.node)
 	var encoded []byte
 	var err error
-	kind, status := types.StrategicMergePatchType, true
 	switch action.kind {
 	case markHeld:
 		if action.node.owner != ours {
@@ -222,17 +218,13 @@ func (w writer) patch(ctx context.Context, action action) (string, error) {
 	case clearHeld:
 		encoded, err = withoutCondition(action.node)
 	default:
-		kind, status = types.JSONPatchType, false
-		encoded, err = taintPatch(action.node, action.kind == addTaint)
+		err = w.client.Patch(ctx, node, taintPatch(action.node, action.kind == addTaint), client.FieldOwner(fieldManager))
+		return node.ResourceVersion, err
 	}
 	if err != nil {
 		return "", fmt.Errorf("encoding the patch: %w", err)
 	}
-	if patch := client.RawPatch(kind, encoded); status {
-		err = w.client.Status().Patch(ctx, node, patch, client.FieldOwner(fieldManager))
-	} else {
-		err = w.client.Patch(ctx, node, patch, client.FieldOwner(fieldManager))
-	}
+	err = w.client.Status().Patch(ctx, node, client.RawPatch(types.StrategicMergePatchType, encoded), client.FieldOwner(fieldManager))
 	return node.ResourceVersion, err
 }
 
@@ -279,28 +271,14 @@ func object(node facts) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.name, UID: node.uid}}
 }
 
-// operation is one operation of a JSON patch (RFC 6902). A test for nil is one for absence.
-type operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value"`
-}
-
 // taintPatch returns a JSON patch that puts the shutdown taint on a node, or takes it off. It tests the node's identity and
 // all of its taints, so that a taint of somebody else's is never lost.
-func taintPatch(node facts, wanted bool) ([]byte, error) {
-	const path = "/spec/taints"
-	before := operation{Op: "test", Path: path}
-	if len(node.taints) > 0 {
-		before.Value = node.taints
-	}
+func taintPatch(node facts, wanted bool) jsonpatch.Patch {
 	taints := slices.DeleteFunc(slices.Clone(node.taints), isShutdownTaint)
 	if wanted {
 		taints = append(taints, shutdownTaint())
 	}
-	return json.Marshal([]operation{
-		{Op: "test", Path: "/metadata/uid", Value: node.uid}, before, {Op: "add", Path: path, Value: taints},
-	})
+	return jsonpatch.Replace(node.uid, "/spec/taints", node.taints, taints)
 }
 
 // conditionPatch is a strategic merge patch, which finds a condition by its type wherever it is in the list. With the

@@ -41,7 +41,7 @@ func (l *DeletionLog) String() string { return l.Namespace + "/" + l.Name }
 // read returns the deletions that were noted. None from the future: the clock of another replica may have been ahead of ours. Such
 // a time is noted anew, or else it would count from the beginning with each leader until it has come.
 func (l *DeletionLog) read(ctx context.Context, now time.Time) ([]spending, error) {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
 	defer cancel()
 	lease, err := l.Leases.Leases(l.Namespace).Get(ctx, l.Name, metav1.GetOptions{})
 	if kit.Gone(err, coordinationv1.Resource("leases"), l.Name) {
@@ -93,7 +93,7 @@ func (l *DeletionLog) write(ctx context.Context, spent []spending, now time.Time
 	if l.DryRun {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
 	defer cancel()
 	noted, err := json.Marshal(spent)
 	if err != nil {

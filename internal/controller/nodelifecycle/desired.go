@@ -23,11 +23,10 @@ const (
 	AnnotationConfirmDeletion = "mooring.dev/confirm-deletion"
 )
 
-// Taints by which autoscalers announce that they remove a node.
+// Taints by which Karpenter announces that it removes a node.
 const (
-	taintClusterAutoscaler = "ToBeDeletedByClusterAutoscaler"
-	taintKarpenter         = "karpenter.sh/disrupted"
-	taintKarpenterBeta     = "karpenter.sh/disruption" // before Karpenter 1.0
+	taintKarpenter     = "karpenter.sh/disrupted"
+	taintKarpenterBeta = "karpenter.sh/disruption" // before Karpenter 1.0
 )
 
 // reportInterval is longer than a kubelet that lives lets pass between two reports of its status: nodeStatusReportFrequency,
@@ -190,7 +189,7 @@ func factsOf(node *corev1.Node, owner owner) facts {
 		f.heldFor = cmp.Or(HoldReason(held.Reason), "Unspecified") // not ours to leave out, but a condition that is there has to go again
 	}
 	f.announced = f.excluded || slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
-		return taint.Key == taintClusterAutoscaler || taint.Key == taintKarpenter || taint.Key == taintKarpenterBeta
+		return taint.Key == names.TaintToBeDeleted || taint.Key == taintKarpenter || taint.Key == taintKarpenterBeta
 	})
 	confirmed := node.Annotations[AnnotationConfirmDeletion]
 	if confirmed != "" {

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-ccm/mooring/internal/names"
 )
 
 func TestDue(t *testing.T) {
@@ -108,7 +110,7 @@ func TestLimit(t *testing.T) {
 func TestWitnesses(t *testing.T) {
 	ready := func(name string, edits ...edit) facts { return mine(node(name, corev1.ConditionTrue, edits...)) }
 	lost := mine(node("lost", corev1.ConditionUnknown))
-	leaving := ready("a", withTaint(taintClusterAutoscaler, "", corev1.TaintEffectNoSchedule))
+	leaving := ready("a", withTaint(names.TaintToBeDeleted, "", corev1.TaintEffectNoSchedule))
 	tests := []struct {
 		name  string
 		nodes []facts

@@ -22,6 +22,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
+	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -216,7 +217,7 @@ func TestWhatNeedsNoLookIsLeftAlone(t *testing.T) {
 			shutdownTainted(n)
 		}
 		if rapid.Bool().Draw(t, "announced") {
-			withTaint(taintClusterAutoscaler, "", corev1.TaintEffectNoSchedule)(n)
+			withTaint(names.TaintToBeDeleted, "", corev1.TaintEffectNoSchedule)(n)
 		}
 		if rapid.Bool().Draw(t, "deleting") {
 			beingDeleted(n)

@@ -161,7 +161,7 @@ func isNodeName(name types.NodeName) bool {
 
 // confirmNone returns an error unless the API server has no nodes.
 func (c confirmer) confirmNone(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
 	defer cancel()
 	nodes := &metav1.PartialObjectMetadataList{}
 	nodes.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
@@ -176,7 +176,7 @@ func (c confirmer) confirmNone(ctx context.Context) error {
 
 // confirmGone returns an error unless the API server has no such node.
 func (c confirmer) confirmGone(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
 	defer cancel()
 	node := &metav1.PartialObjectMetadata{}
 	node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))

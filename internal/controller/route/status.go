@@ -30,8 +30,6 @@ const (
 const (
 	// fieldManager names us in the managed fields of nodes.
 	fieldManager = "node-route-controller"
-	// requestTimeout is the deadline of one request to the API server.
-	requestTimeout = 30 * time.Second
 	// conditionWrites is how many nodes are written at once: enough for the API server to be what a mass join waits for.
 	conditionWrites = 64
 )
@@ -193,7 +191,7 @@ func (c *conditionWriter) patch(ctx context.Context, n routedNode, now time.Time
 	if err != nil {
 		return fmt.Errorf("encoding the condition NetworkUnavailable of node %q: %w", n.node.Name, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
 	defer cancel()
 	patched := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.node.Name}}
 	err = c.client.Status().Patch(ctx, patched, client.RawPatch(types.StrategicMergePatchType, encoded), client.FieldOwner(fieldManager))

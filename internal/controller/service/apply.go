@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,9 +21,6 @@ import (
 	"github.com/mooring-ccm/mooring/internal/dryrun"
 	"github.com/mooring-ccm/mooring/provider"
 )
-
-// writeTimeout is the deadline of one write to the API server.
-const writeTimeout = 30 * time.Second
 
 // errNoStatus says that a plugin broke its contract.
 var errNoStatus = errors.New("the cloud provider's EnsureLoadBalancer returned neither a status nor an error")
@@ -158,7 +153,7 @@ func (a *applier) exists(ctx context.Context, service *corev1.Service) (bool, er
 // that one write takes one right and changes all of it at once. The patch names the UID: a Service that was deleted and has
 // come back under its name is not touched.
 func (a *applier) write(ctx context.Context, act action) (result, error) {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
 	defer cancel()
 	patch, err := patchFor(act)
 	if err != nil {
@@ -181,13 +176,7 @@ func (a *applier) write(ctx context.Context, act action) (result, error) {
 // that another Service has the UID, or that a Service which is being deleted takes no finalizers. Refusals by admission have this code too,
 // and name no field.
 func cameTooLate(err error) bool {
-	var status apierrors.APIStatus
-	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
-		return apierrors.IsConflict(err) || apierrors.IsNotFound(err)
-	}
-	return slices.ContainsFunc(status.Status().Details.Causes, func(cause metav1.StatusCause) bool {
-		return cause.Field == "metadata.uid" || cause.Field == "metadata.finalizers"
-	})
+	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || kit.Blames(err, "metadata.uid", "metadata.finalizers")
 }
 
 // patchFor returns the strategic merge patch of an action, which leaves finalizers and conditions of others alone.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	cloudproviderapi "k8s.io/cloud-provider/api"
+	servicehelpers "k8s.io/cloud-provider/service/helpers"
 
 	"github.com/mooring-ccm/mooring/internal/names"
 )
@@ -17,13 +18,10 @@ import (
 const (
 	// Finalizer keeps a Service from vanishing before its load balancer has (KEP-980). It is put on the Service before anything
 	// is made in the cloud, and it is the reference's.
-	Finalizer = "service.kubernetes.io/load-balancer-cleanup"
+	Finalizer = servicehelpers.LoadBalancerCleanupFinalizer
 	// ConditionReady is the type of the condition on a Service that says whether its load balancer is as the Service asks. Its
 	// presence also says that this controller has taken the Service on.
 	ConditionReady = names.ConditionLoadBalancerReady
-
-	// taintToBeDeleted is put on a node by the cluster autoscaler that is about to remove it.
-	taintToBeDeleted = "ToBeDeletedByClusterAutoscaler"
 )
 
 // Classes say which Services of type LoadBalancer are ours, by their spec.loadBalancerClass (KEP-1959).
@@ -103,7 +101,7 @@ func wantsBalancer(service *corev1.Service) bool {
 }
 
 func hasFinalizer(service *corev1.Service) bool {
-	return slices.Contains(service.Finalizers, Finalizer)
+	return servicehelpers.HasLBFinalizer(service)
 }
 
 // inputs are what of a Service its load balancer follows. A change of anything else is no reason to touch it.
@@ -210,7 +208,7 @@ func roleOf(node *corev1.Node) targetRole {
 		result = leaving
 	}
 	for i := range node.Spec.Taints {
-		if node.Spec.Taints[i].Key == taintToBeDeleted {
+		if node.Spec.Taints[i].Key == names.TaintToBeDeleted {
 			result = leaving
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	servicehelpers "k8s.io/cloud-provider/service/helpers"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
+
+	"github.com/mooring-ccm/mooring/internal/names"
 )
 
 // serviceWith returns a Service of type LoadBalancer that nobody has taken on yet, with edits.
@@ -354,7 +356,7 @@ func TestAWrittenSetServes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var nodes []*corev1.Node
 		for i := range rapid.IntRange(0, 8).Draw(t, "nodes") {
-			edit := rapid.SampledFrom([]func(*corev1.Node){func(*corev1.Node) {}, doomed, excluded, tainted(taintToBeDeleted)}).Draw(t, "edit")
+			edit := rapid.SampledFrom([]func(*corev1.Node){func(*corev1.Node) {}, doomed, excluded, tainted(names.TaintToBeDeleted)}).Draw(t, "edit")
 			nodes = append(nodes, nodeWith(fmt.Sprintf("n%d", i), edit))
 		}
 		set := targetsOf(nodes)

@@ -33,9 +33,7 @@ const (
 	spreadPart = 10
 	// absenceTries is how often in a row a deletion has to fail until it is believed that there is nothing to delete.
 	absenceTries = 3
-	// repeatEvent is how often a Service that keeps failing for the same reason gets an event.
-	repeatEvent = 10 * time.Minute
-	// lastingFailure is how long a failure has to go on to be shown on a Service that showed another within repeatEvent. A call that fails every
+	// lastingFailure is how long a failure has to go on to be shown on a Service that showed another within kit.EventInterval. A call that fails every
 	// other time would cost two writes each time, and the reference makes none.
 	lastingFailure = 2 * time.Minute
 	// churnCalls calls within churnTime that were for nothing have each further one of the kind wait until churnPause has passed.
@@ -125,7 +123,7 @@ type failure struct {
 }
 
 // next returns the row with one more failure, the pause before the next try, and whether an event is due: the first time, when the
-// reason changes, and every repeatEvent.
+// reason changes, and every kit.EventInterval.
 func (f failure) next(err error, pauses backoff, now time.Time) (next failure, delay time.Duration, news bool) {
 	reason := reasonOf(err)
 	f.conflicts = 0
@@ -143,7 +141,7 @@ func (f failure) next(err error, pauses backoff, now time.Time) (next failure, d
 	if !errors.As(err, &retry) { // a fixed delay does not count toward one that grows
 		f.count++
 	}
-	if f.reason != reason || now.Sub(f.eventAt) >= repeatEvent {
+	if f.reason != reason || now.Sub(f.eventAt) >= kit.EventInterval {
 		f.reason, f.eventAt, news = reason, now, true
 	}
 	var before *predecessorError
@@ -447,7 +445,7 @@ func (s state) failureLasts(now time.Time) bool {
 	switch {
 	case s.failure == nil || s.failure.all < 2:
 		return false
-	case now.Sub(s.conditionAt) >= repeatEvent:
+	case now.Sub(s.conditionAt) >= kit.EventInterval:
 		return true
 	default:
 		return now.Sub(s.failure.since) >= lastingFailure

@@ -312,7 +312,7 @@ func (s *states) outdated(key types.NamespacedName, want desired) (conflicts int
 }
 
 // failed says that a pass has failed. It returns the pause before the next one, and whether an event is due: the first time, when
-// the reason changes, and every repeatEvent.
+// the reason changes, and every kit.EventInterval.
 func (s *states) failed(key types.NamespacedName, want desired, err error, pauses backoff) (delay time.Duration, news bool) {
 	now := time.Now()
 	s.change(key, func(known *state) {
@@ -361,7 +361,7 @@ func (s *states) targetsFailed(key types.NamespacedName, targets *targetSet, err
 		delay = pauses.after(last.count, err, string(known.made.service.UID))
 		last.count++
 		last.retryAt, last.first, last.targets = now.Add(delay), false, targets.members
-		if last.reason != reason || now.Sub(last.eventAt) >= repeatEvent {
+		if last.reason != reason || now.Sub(last.eventAt) >= kit.EventInterval {
 			last.reason, last.eventAt, news = reason, now, true
 		}
 	})

@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/mooring-ccm/mooring/internal/names"
 )
 
 // knowing is a plugin that says of each node's provider ID what its answer is: another spelling of it, an error, or that there is no instance.
@@ -166,7 +168,7 @@ func TestTargetsThatLeaveWaitForNoOther(t *testing.T) {
 		running.Wait()
 		time.Sleep(time.Minute)
 		before := e.cloud.count("update")
-		e.changeNode("c", nodeWith("c", tainted(taintToBeDeleted)))
+		e.changeNode("c", nodeWith("c", tainted(names.TaintToBeDeleted)))
 		time.Sleep(time.Minute)
 		if n := e.cloud.count("update") - before; n != 0 || !e.cloud.has("uid-1", "c") {
 			t.Errorf("%d updates for the autoscaler's taint", n)

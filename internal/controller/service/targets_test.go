@@ -16,6 +16,7 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	"pgregory.net/rapid"
 
+	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -234,7 +235,7 @@ func (e *engine) randomStep(chance *rand.Rand, step int) {
 		excluded(node)
 		e.changeNode(name, node)
 	case 4:
-		tainted(taintToBeDeleted)(node)
+		tainted(names.TaintToBeDeleted)(node)
 		e.changeNode(name, node)
 	case 5:
 		doomed(node)

@@ -2,7 +2,6 @@ package servingcertificate
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,22 +10,18 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/controller/kit/jsonpatch"
 	"github.com/mooring-ccm/mooring/internal/dryrun"
 )
 
-const (
-	// writeTimeout is the deadline of one write to the API server.
-	writeTimeout = 30 * time.Second
-	// quiet is how old a request has to be before it is a warning that its node, or the instance of that, is not known: machines that join
-	// are known a moment later.
-	quiet = time.Minute
-)
+// quiet is how old a request has to be before it is a warning that its node, or the instance of that, is not known: machines that join
+// are known a moment later.
+const quiet = time.Minute
 
 // writer carries plans out.
 type writer struct {
@@ -54,15 +49,12 @@ func (w writer) apply(ctx context.Context, object *certificatesv1.CertificateSig
 // decide writes the condition Approved or Denied. It takes effect only on the very request that was looked at, and only if nobody else has
 // decided meanwhile.
 func (w writer) decide(ctx context.Context, object *certificatesv1.CertificateSigningRequest, decided decision) (kit.WriteOutcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
 	defer cancel()
 	log := log.FromContext(ctx).WithValues("request", object.Name)
 	now := time.Now()
-	encoded, err := patchFor(object, decided, now)
-	if err == nil {
-		target := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: object.Name, UID: object.UID}}
-		err = w.client.SubResource("approval").Patch(dryrun.Because(ctx, decided.message), target, client.RawPatch(types.JSONPatchType, encoded), client.FieldOwner(Name))
-	}
+	target := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: object.Name, UID: object.UID}}
+	err := w.client.SubResource("approval").Patch(dryrun.Because(ctx, decided.message), target, patchFor(object, decided, now), client.FieldOwner(Name))
 	outcome := kit.OutcomeOf(err)
 	switch {
 	case outcome == kit.Written && decided.kind == approve:
@@ -88,20 +80,8 @@ func (w writer) warn(object *certificatesv1.CertificateSigningRequest, reason, m
 	}
 }
 
-// operation is one operation of a JSON patch (RFC 6902). A test for nil is one for absence.
-type operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value"`
-}
-
 // patchFor returns a JSON patch that adds a condition, and tests that the request has the others and no more.
-func patchFor(object *certificatesv1.CertificateSigningRequest, decided decision, now time.Time) ([]byte, error) {
-	const path = "/status/conditions"
-	before := operation{Op: "test", Path: path}
-	if len(object.Status.Conditions) > 0 {
-		before.Value = object.Status.Conditions
-	}
+func patchFor(object *certificatesv1.CertificateSigningRequest, decided decision, now time.Time) jsonpatch.Patch {
 	condition := certificatesv1.CertificateSigningRequestCondition{
 		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: decided.reason, Message: kit.EventMessage(decided.message),
 		LastUpdateTime: metav1.NewTime(now),
@@ -109,12 +89,6 @@ func patchFor(object *certificatesv1.CertificateSigningRequest, decided decision
 	if decided.kind == deny {
 		condition.Type = certificatesv1.CertificateDenied
 	}
-	encoded, err := json.Marshal([]operation{
-		{Op: "test", Path: "/metadata/uid", Value: object.UID}, before,
-		{Op: "add", Path: path, Value: append(slices.Clone(object.Status.Conditions), condition)},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("encoding the patch: %w", err)
-	}
-	return encoded, nil
+	before := object.Status.Conditions
+	return jsonpatch.Replace(object.UID, "/status/conditions", before, append(slices.Clone(before), condition))
 }

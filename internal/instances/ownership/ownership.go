@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	cloudproviderapi "k8s.io/cloud-provider/api"
+	nodeutil "k8s.io/component-helpers/node/util"
 )
 
 // AnnotationIgnore on a Node makes it foreign to Mooring when its value is true, in any spelling of strconv.ParseBool.
@@ -154,4 +155,10 @@ func Uninitialized(node *corev1.Node) bool {
 		}
 	}
 	return false
+}
+
+// Ready reports whether the kubelet of a node says that it is ready.
+func Ready(node *corev1.Node) bool {
+	_, ready := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady)
+	return ready != nil && ready.Status == corev1.ConditionTrue
 }

@@ -19,8 +19,6 @@ const (
 	// AnnotationDrain on a node takes it out of the next hops before it is removed, or for maintenance. Any value but one that says
 	// no, such as "false", counts.
 	AnnotationDrain = "metal.mooring.dev/drain"
-	// taintToBeDeleted is put on a node by the cluster autoscaler that is about to remove it.
-	taintToBeDeleted = "ToBeDeletedByClusterAutoscaler"
 	// conditionReady is the condition by which the service controller of Mooring says that it has taken a Service on.
 	conditionReady = names.ConditionLoadBalancerReady
 )
@@ -72,8 +70,8 @@ func removalOf(node *corev1.Node) string {
 		return "the Node is being deleted"
 	}
 	for i := range node.Spec.Taints {
-		if node.Spec.Taints[i].Key == taintToBeDeleted {
-			return "it has the taint " + taintToBeDeleted
+		if node.Spec.Taints[i].Key == names.TaintToBeDeleted {
+			return "it has the taint " + names.TaintToBeDeleted
 		}
 	}
 	if value, annotated := node.Annotations[AnnotationDrain]; annotated && affirmative(value) {

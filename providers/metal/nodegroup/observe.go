@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/fencing"
 	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
@@ -70,7 +71,7 @@ func nodeFactsOf(nodes []*v1.Node, own func(*v1.Node) bool) nodeFacts {
 
 // with returns the facts with those of another node.
 func (f nodeFacts) with(node *v1.Node, own bool) nodeFacts {
-	needed := nodestate.Ready(node) && !hasTaint(node, TaintToBeDeleted)
+	needed := nodestate.Ready(node) && !hasTaint(node, names.TaintToBeDeleted)
 	_, controlPlane := node.Labels[nodestate.ControlPlaneLabel]
 	f.count++
 	if f.name == "" || needed || controlPlane || own {

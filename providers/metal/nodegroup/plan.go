@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
 )
@@ -180,7 +181,7 @@ func mayTurnOff(m facts) error {
 	case m.maintenance:
 		why = "it is under maintenance"
 	case m.node.needed:
-		why = fmt.Sprintf("its node %s is ready and does not have the taint %s", m.node.name, TaintToBeDeleted)
+		why = fmt.Sprintf("its node %s is ready and does not have the taint %s", m.node.name, names.TaintToBeDeleted)
 	case m.node.controlPlane:
 		why = fmt.Sprintf("its node %s is one of the control plane", m.node.name)
 	case m.node.own:
@@ -190,9 +191,6 @@ func mayTurnOff(m facts) error {
 	}
 	return fmt.Errorf("machine %s: %w: %s", m.name, errNotToBeTurnedOff, why)
 }
-
-// TaintToBeDeleted is the key of the taint by which the Cluster Autoscaler says that it removes a node.
-const TaintToBeDeleted = "ToBeDeletedByClusterAutoscaler"
 
 // kind is what is done to a machine.
 type kind int

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	nodeutil "k8s.io/component-helpers/node/util"
 )
 
 // Cause is why an initialized node is looked up, as mooring_node_refresh_lookups_total labels it. What happens to a node is another.
@@ -213,10 +214,8 @@ func (h *History) Note(need Cause, now time.Time) {
 
 // ReadySince returns since when the Ready condition of a node is as it is, zero if the node has none.
 func ReadySince(node *corev1.Node) time.Time {
-	for i := range node.Status.Conditions {
-		if condition := &node.Status.Conditions[i]; condition.Type == corev1.NodeReady {
-			return condition.LastTransitionTime.Time
-		}
+	if _, ready := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady); ready != nil {
+		return ready.LastTransitionTime.Time
 	}
 	return time.Time{}
 }
