@@ -30,7 +30,6 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/election"
-	"github.com/mooring-ccm/mooring/internal/election/witness"
 	"github.com/mooring-ccm/mooring/internal/embedded"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/reconnect"
@@ -57,9 +56,7 @@ type assembly struct {
 	// replicaPart is nil if the provider runs nothing on every replica.
 	replicaPart *replicaPart
 	// lock is nil without leader election.
-	lock *election.Lock
-	// witness is nil if this process has none.
-	witness *witness.Supervisor
+	lock    *election.Lock
 	manager manager.Manager
 	// migration is nil unless controllers run under the lease of --enable-leader-migration.
 	migration   *migration
@@ -80,9 +77,6 @@ func (a *assembly) assemble(ctx context.Context) error {
 		if err := a.addMigration(ctx); err != nil {
 			return err
 		}
-	}
-	if err := a.addWitness(); err != nil {
-		return err
 	}
 	a.inventory = sync.OnceValues(func() (*instances.Inventory, error) { return a.newInventory(ctx) })
 	a.owners = sync.OnceValues(a.newOwners)

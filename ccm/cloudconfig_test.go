@@ -40,7 +40,7 @@ func TestRefusal(t *testing.T) {
 // The client of the cloud is where errors of the plugin come in.
 func TestTheClientKnowsTheSecrets(t *testing.T) {
 	known := secrets.New(nil)
-	if got := (&config{}).cloudOptions(t.Context(), nil, nil, newFence(), nil, known).Secrets; got != known {
+	if got := (&config{}).cloudOptions(t.Context(), nil, nil, newFence(), known).Secrets; got != known {
 		t.Errorf("it gets %v", got)
 	}
 }

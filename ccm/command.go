@@ -23,9 +23,6 @@ import (
 // Main is the whole program: it runs the command with the arguments of the process and exits. SIGTERM and SIGINT end it in
 // order; a second one ends it at once. The exit code is 1 after any error, and the error is on standard error.
 func Main(options ...Option) {
-	if RunWitness() {
-		return
-	}
 	command := NewCommand(options...)
 	logs.InitLogs()
 	err := command.ExecuteContext(signals.SetupSignalHandler())
@@ -38,8 +35,6 @@ func Main(options ...Option) {
 
 // NewCommand returns the command that Main runs, for programs that embed it. The command runs until its context ends, and
 // returns its error instead of printing it.
-//
-// It starts a witness (--leader-elect-witness) only in a program that has called RunWitness.
 func NewCommand(with ...Option) *cobra.Command {
 	program := newProgram(with)
 	command := &cobra.Command{

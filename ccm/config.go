@@ -19,7 +19,6 @@ import (
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/dryrun"
 	"github.com/mooring-ccm/mooring/internal/election"
-	"github.com/mooring-ccm/mooring/internal/election/witness"
 	"github.com/mooring-ccm/mooring/internal/secrets"
 	"github.com/mooring-ccm/mooring/internal/version"
 )
@@ -59,8 +58,6 @@ type config struct {
 	configObject *configRef
 	// serviceAccountPrefix begins the names of the controllers' ServiceAccounts.
 	serviceAccountPrefix string
-	// witness says how a witness reaches the API server, nil if none is wanted.
-	witness *witness.Settings
 	// pod is where this process runs, nil if that is not known or nobody is elected. run looks it up.
 	pod *election.Pod
 	// tracing is nil if nothing is traced.
@@ -128,7 +125,6 @@ func (o *options) config() (*config, error) {
 	if c.kubeconfig, err = o.kubeconfig(); err != nil {
 		return nil, err
 	}
-	c.witness = o.witness()
 	if o.dryRun {
 		c.writeNothing()
 	}
@@ -137,13 +133,12 @@ func (o *options) config() (*config, error) {
 
 // cloudOptions returns how the cloud is called.
 func (c *config) cloudOptions(
-	lifetime context.Context, registerer prometheus.Registerer, spans trace.TracerProvider, fence *fence, writes *witness.Supervisor, known *secrets.Set,
+	lifetime context.Context, registerer prometheus.Registerer, spans trace.TracerProvider, fence *fence, known *secrets.Set,
 ) cloud.Options {
 	return cloud.Options{
 		Secrets:        known,
 		Fence:          fence.closed,
 		WritesFrom:     fence.inherited,
-		OnWrites:       writes.Writes,
 		TracerProvider: spans,
 		CallTimeout:    c.cloudAPITimeout,
 		WriteTimeout:   c.cloudAPIWriteTimeout,
@@ -205,11 +200,7 @@ func (o *options) connect() (*rest.Config, error) {
 	if o.apiServer != nil {
 		return rest.CopyConfig(o.apiServer), nil
 	}
-	return connect(o.Generic.ClientConnection.Kubeconfig, o.Master)
-}
-
-// connect returns how to reach the API server by the values of --kubeconfig and --master.
-func connect(file, master string) (*rest.Config, error) {
+	file, master := o.Generic.ClientConnection.Kubeconfig, o.Master
 	var kubeconfig *rest.Config
 	var err error
 	if file == "" && master == "" {

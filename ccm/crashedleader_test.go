@@ -23,9 +23,9 @@ import (
 	processes "github.com/mooring-ccm/mooring/dev/program"
 )
 
-// inPods is the timing of a lease that does not expire while a test runs, and has no witness: it would end with the container.
+// inPods is the timing of a lease that does not expire while a test runs.
 var inPods = []string{
-	"--leader-elect-lease-duration=1h", "--leader-elect-renew-deadline=50m", "--leader-elect-retry-period=1s", "--leader-elect-witness=false", "--v=4",
+	"--leader-elect-lease-duration=1h", "--leader-elect-renew-deadline=50m", "--leader-elect-retry-period=1s", "--v=4",
 }
 
 // pods are those in which the test has replicas run, as far as the API server knows. There is neither kubelet nor container: the test

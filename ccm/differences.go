@@ -66,7 +66,6 @@ func additions() map[string]string {
 		"autoscaler-load-balancer-wait":      "An instance whose node is still a target takes connections with it",
 		"collect-orphans":                    "Load balancers that belong to no Service any more cost money",
 		"dry-run":                            "What a manager would do can be read before it does it",
-		"leader-elect-witness":               "A process that is killed cannot release its lease, and the next leader waits until it has expired",
 		"graceful-shutdown-timeout":          "The lease is released when the controllers have stopped; this bounds the wait",
 	}
 }

@@ -232,12 +232,12 @@ func TestOfSeveralStandbysOneWins(t *testing.T) {
 	r.requireNoOverlap(t)
 }
 
-// TestKilledLeader shows that a lease which nobody releases, for want of a witness, is taken after its duration, not after twice that.
+// TestKilledLeader shows that a lease which nobody releases is taken after its duration, not after twice that.
 func TestKilledLeader(t *testing.T) {
 	const duration = 8 * time.Second
 	cluster, kubeconfig := controlPlane(t)
 	r := newReplicas(t, cluster, kubeconfig, "--leader-elect-lease-duration="+duration.String(), "--leader-elect-renew-deadline=4s",
-		"--leader-elect-retry-period=1s", "--leader-elect-witness=false")
+		"--leader-elect-retry-period=1s")
 	leader, standby := r.lead(t), r.stand(t)
 	began := time.Now()
 	leader.signal(t, syscall.SIGKILL)

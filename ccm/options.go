@@ -38,7 +38,6 @@ const (
 	defaultGracefulShutdownTimeout = 20 * time.Second
 
 	serviceAccountPrefixFlag = "service-account-prefix"
-	witnessFlag              = "leader-elect-witness"
 
 	// ownSection is the heading of the flags that the reference does not have.
 	ownSection = "mooring"
@@ -65,7 +64,6 @@ type options struct {
 	cloudConfigObject       string
 	dryRun                  bool
 	serviceAccountPrefix    string
-	leaderElectWitness      bool
 
 	// set reports whether the operator or the program has set a flag, nil if none is set.
 	set func(flag string) bool
@@ -91,7 +89,6 @@ func newOptions(program *program) (*options, error) {
 		registry:                      program.controllers,
 		nodeLabelManagers:             []string{programName},
 		gracefulShutdownTimeout:       defaultGracefulShutdownTimeout,
-		leaderElectWitness:            true,
 	}, nil
 }
 
@@ -172,8 +169,6 @@ func (o *options) addOwnFlags(sections *cliflag.NamedFlagSets) {
 		"Write nothing, neither to the cloud nor to Kubernetes, and serve at /plan of the secure port what would be done. No lease is taken, so this may run beside the manager that leads; rights to read suffice.")
 	fs.StringVar(&o.serviceAccountPrefix, serviceAccountPrefixFlag, o.serviceAccountPrefix,
 		"Prefix of the names of the ServiceAccounts that controllers act as with --use-service-account-credentials: with ccm-, the node controllers are kube-system/ccm-node-controller. Accounts with a prefix have to exist. Empty: those of the reference, which kube-controller-manager uses too; they are created.")
-	fs.BoolVar(&o.leaderElectWitness, witnessFlag, o.leaderElectWitness,
-		"Start a small child process while this one leads, which releases the lease if this process is killed or crashes. Without it, and where it cannot work, the lease has to expire. It needs Linux, and does not work in a container whose first process is this one.")
 	fs.DurationVar(&o.gracefulShutdownTimeout, "graceful-shutdown-timeout", o.gracefulShutdownTimeout,
 		"How long the controllers may take to finish in-flight work after SIGTERM or SIGINT. If they take longer, the process ends without releasing the lease, which then has to expire.")
 }

@@ -192,33 +192,3 @@ func TestFullRefreshPeriod(t *testing.T) {
 		}
 	}
 }
-
-// TestWhoHasAWitness goes through what keeps a process from having one.
-func TestWhoHasAWitness(t *testing.T) {
-	_, plain := parsed(t, nil)
-	if !plain.leaderElectWitness {
-		t.Error("--leader-elect-witness is not on by default")
-	}
-	before := asked.Swap(false)
-	defer asked.Store(before)
-	if plain.witness() != nil {
-		t.Error("a program that does not ask whether it is a witness starts one")
-	}
-	asked.Store(true)
-	for flag, want := range map[string]bool{"--leader-elect": true, "--leader-elect=false": false, "--leader-elect-witness=false": false} {
-		if _, o := parsed(t, []string{flag}); (o.witness() != nil) != want {
-			t.Errorf("%s: has a witness: %v, want %v", flag, !want, want)
-		}
-	}
-	_, o := parsed(t, []string{"--kubeconfig=k", "--master=https://m", "--leader-elect-lease-duration=21s"})
-	if got := o.witness(); got.Kubeconfig != "k" || got.Master != "https://m" || got.Duration.Seconds() != 21 || len(got.Leases) != 0 {
-		t.Errorf("the witness gets %+v", got)
-	}
-	dry := &config{witness: o.witness()}
-	if dry.newWitness(t.Context()) != nil {
-		t.Error("a process without leader election has a witness")
-	}
-	if outlived(1) || !outlived(2) {
-		t.Error("a child outlives the first process of a PID namespace, or no other")
-	}
-}

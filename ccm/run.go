@@ -66,15 +66,12 @@ func run(ctx context.Context, c *config) error {
 	if err != nil {
 		return err
 	}
-	witness := c.newWitness(ctx)
-	defer witness.Close()
 	c.adopt(ctx, plugin)
 	lifetime, end := fence.within(ctx)
 	defer end()
-	client := cloud.Decorate(plugin, c.cloudOptions(lifetime, registry, spans, fence, witness, known))
+	client := cloud.Decorate(plugin, c.cloudOptions(lifetime, registry, spans, fence, known))
 	a := &assembly{
 		config: c, identity: identity, events: events, registry: registry, spans: spans, watches: watches, fence: fence,
-		witness:   witness,
 		plugin:    plugin,
 		secrets:   known,
 		client:    client,

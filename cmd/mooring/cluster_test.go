@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -94,10 +93,7 @@ func (w *fixture) start(t *testing.T, args ...string) (stop func()) {
 		_, err := os.Stat(w.authority)
 		return errors.Join(err, running.Exited())
 	})
-	return func() { // and not what it has started, which releases its lease
-		must.NoError(t, running.Signal(syscall.SIGKILL))
-		<-running.Done()
-	}
+	return func() { must.NoError(t, running.Kill()) }
 }
 
 // asking returns the arguments by which a manager is asked as somebody.

@@ -144,8 +144,8 @@ func (p *Program) Stop(ctx context.Context, grace time.Duration) error {
 	return p.Kill()
 }
 
-// Kill ends the program without giving it time for anything, and with it what it has started in its process group, such as a witness of its
-// end. It returns an error only when the program is still there. SIGKILL by Signal leaves the rest of the group alone.
+// Kill ends the program without giving it time for anything, and with it what it has started in its process group.
+// It returns an error only when the program is still there. SIGKILL by Signal leaves the rest of the group alone.
 func (p *Program) Kill() error {
 	if p.State() == nil {
 		_ = syscall.Kill(-p.PID(), syscall.SIGKILL) // an error says that nothing is left of the group

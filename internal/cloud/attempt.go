@@ -66,7 +66,6 @@ func (a *attempt) run() {
 	if timeout := a.timeout(); timeout > 0 {
 		a.deadline = time.AfterFunc(timeout, func() { a.cancel(ErrDeadline) })
 	}
-	a.client.writes.begin(a.about)
 	go func() {
 		// Errors of SDKs may panic when they are asked what they say, so that they are classified here, and their texts bounded.
 		err := Protect(a.about.name, func() error { return a.shown(classify(a.method(a.ctx))) }, a.returned)
@@ -128,7 +127,6 @@ func (a *attempt) begun() {
 
 // returned ends the attempt. It is called once, by the plugin's goroutine.
 func (a *attempt) returned(err error) {
-	a.client.writes.end(a.about)
 	if a.deadline != nil {
 		a.deadline.Stop()
 	}

@@ -71,9 +71,6 @@ type Options struct {
 	Fence func() error
 	// WritesFrom returns when writes may begin: until then the cloud may be at what an earlier leader had it do. Reads do not wait. Nil: at once.
 	WritesFrom func() time.Time
-	// OnWrites is told how many writes the plugin is at: before each begins, and after each has returned, however late. It is called under
-	// a lock, so that the newest is the last, and must neither block nor call the cloud. Nil is not called.
-	OnWrites func(underway int)
 	// Secrets are what no error of the plugin may repeat. Nil: errors go on as they are.
 	Secrets *secrets.Set
 	// TracerProvider records a span for each call. Nil: none are.
@@ -91,7 +88,6 @@ type client struct {
 	fence        func() error
 	writesFrom   func() time.Time // nil: writes never wait for what others have begun
 	queue        *queue
-	writes       writesUnderWay
 	secrets      *secrets.Set
 	tracer       trace.Tracer
 	metrics      *metrics
@@ -112,7 +108,6 @@ func Decorate(plugin cloudprovider.Interface, options Options) cloudprovider.Int
 		groups:       limits.Groups,
 		fence:        options.Fence,
 		writesFrom:   options.WritesFrom,
-		writes:       writesUnderWay{tell: options.OnWrites},
 		secrets:      options.Secrets,
 		queue: newQueue(groupNames(limits), poolsOf(options.Concurrency, options.MaxInFlight, capabilities), options.MaxInFlight,
 			rate.Limit(options.QPS), burst, metrics),

@@ -121,9 +121,13 @@ func (e *Environment) StartManager(ctx context.Context, further ...string) error
 	if err != nil {
 		return err
 	}
+	name := fmt.Sprintf("manager-%d", len(e.managers)+1)
+	in, err := e.createPod(ctx, name)
+	if err != nil {
+		return err
+	}
 	manager := harness.Manager{
-		Name: fmt.Sprintf("manager-%d", len(e.managers)+1), Dir: e.dir, Path: e.options.Program, Identity: e.identity,
-		CloudConfig: e.Cloud.config, Flags: flags, Port: port,
+		Name: name, Dir: e.dir, Path: e.options.Program, Identity: e.identity, CloudConfig: e.Cloud.config, Flags: flags, Env: in.environment(), Port: port,
 	}
 	if e.relay != nil {
 		manager.Server = e.relay.Address()
@@ -132,7 +136,7 @@ func (e *Environment) StartManager(ctx context.Context, further ...string) error
 	if err != nil {
 		return err
 	}
-	e.managers = append(e.managers, &Manager{program: started, endpoint: harness.Endpoint{Address: manager.Endpoint().Address, As: e.cluster.AdminConfig()}})
+	e.managers = append(e.managers, &Manager{program: started, pod: in, endpoint: harness.Endpoint{Address: manager.Endpoint().Address, As: e.cluster.AdminConfig()}})
 	if err := e.awaitLed(ctx, true); err != nil {
 		return fmt.Errorf("a manager leads: %w", err)
 	}

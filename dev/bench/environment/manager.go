@@ -13,6 +13,8 @@ import (
 // Manager is a process of a cloud controller manager.
 type Manager struct {
 	program *program.Program
+	// pod is where it seems to run.
+	pod pod
 	// endpoint is where it serves, for the administrator.
 	endpoint harness.Endpoint
 

@@ -23,7 +23,7 @@ var readmeRows = []struct{ scenario, title string }{
 	{figures.NotReadyOne, "the same, one question at a time"},
 	{"services-200", "200 Services get an address"},
 	{"leader-sigterm", "the leader gets SIGTERM, and a node joins"},
-	{"leader-sigkill", "the leader is killed (no container), and a node joins"},
+	{"leader-sigkill", "the leader's container is killed, and a node joins"},
 }
 
 // readmeColumns are the variants that the README shows, as it calls them.

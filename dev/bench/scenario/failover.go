@@ -26,7 +26,7 @@ func failover() Stage {
 				Act: succession(syscall.SIGTERM, 1),
 			},
 			{
-				Name: "leader-sigkill", Title: "The leader is killed, and a node joins", Counts: "nodes", Limit: 2 * time.Minute,
+				Name: "leader-sigkill", Title: "The leader's container is killed, and a node joins", Counts: "nodes", Limit: 2 * time.Minute,
 				Prepare: func(ctx context.Context, e *environment.Environment, _ figures.Size) error {
 					return e.StartManager(ctx)
 				},
@@ -46,6 +46,11 @@ func succession(signal syscall.Signal, offset int) func(context.Context, *enviro
 		}
 		if err := e.Join(ctx, size.Nodes+offset, 1); err != nil {
 			return err
+		}
+		if signal == syscall.SIGKILL {
+			if err := e.ReportKilled(ctx); err != nil {
+				return err
+			}
 		}
 		if err := e.AwaitNextLeader(ctx, before); err != nil {
 			return err

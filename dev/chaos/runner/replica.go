@@ -142,16 +142,8 @@ func (r *replica) end(ctx context.Context, signal syscall.Signal) error {
 	if running == nil {
 		return nil
 	}
-	if signal == syscall.SIGKILL { // not Kill, which would end its witness, too
-		if err := running.Signal(signal); err != nil {
-			return err
-		}
-		select {
-		case <-running.Done():
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	if signal == syscall.SIGKILL {
+		return running.Kill()
 	}
 	return running.Stop(ctx, stopGrace)
 }

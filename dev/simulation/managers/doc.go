@@ -24,7 +24,7 @@
 //
 // Of Mooring, which runs by ccm.NewCommand with internal/embedded in its context:
 //   - the connection to the API server and the logger come from that context; flags of logging set nothing;
-//   - --leader-elect-witness=false, because a witness is another process; no cloud config is followed, because no flag names one;
+//   - no cloud config is followed, because no flag names one;
 //   - controller-runtime has Start wait for a warm-up by a mutex, which would stop the clock; kit.Controller waits by a channel before that.
 //
 // A draw in a process of its own repeats itself, but for

@@ -25,7 +25,7 @@ func runMooring(ctx context.Context, process *Incarnation, flags []string) error
 		return process.plugin, nil
 	}
 	command := ccm.NewCommand(ccm.WithProvider(process.plugin.ProviderName(), build))
-	command.SetArgs(append([]string{"--leader-elect-witness=false"}, flags...))
+	command.SetArgs(flags)
 	return command.ExecuteContext(embedded.Into(ctx, embedded.Settings{
 		APIServer:   process.config(),
 		Logger:      ptr.To(klog.Background()),
