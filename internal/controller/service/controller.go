@@ -262,7 +262,7 @@ func (c *Controller) retarget(ctx context.Context, drift *driftCheck) {
 	for _, key := range slices.SortedFunc(maps.Keys(all), byName) {
 		known := all[key]
 		switch {
-		case known.made == nil || !known.made.followsAlone() || known.made.targets != nil && settled.servedBy(known.made.targets):
+		case known.made == nil || !known.made.followsAlone() || known.made.targets != nil && settled.of(known.made.service).servedBy(known.made.targets):
 		case known.comparable(now):
 			listed = append(listed, key)
 		default:
@@ -375,9 +375,7 @@ func (w watcher) nodes() handler.TypedEventHandler[*corev1.Node, reconcile.Reque
 		CreateFunc: func(context.Context, event.TypedCreateEvent[*corev1.Node], kit.Queue) { w.targets.note() },
 		DeleteFunc: func(context.Context, event.TypedDeleteEvent[*corev1.Node], kit.Queue) { w.targets.note() },
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], _ kit.Queue) {
-			if w.targets.matters(e.ObjectOld, e.ObjectNew) {
-				w.targets.note()
-			}
+			w.targets.updated(e.ObjectOld, e.ObjectNew)
 		},
 	}
 }

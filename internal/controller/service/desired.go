@@ -5,12 +5,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	servicehelpers "k8s.io/cloud-provider/service/helpers"
+	nodeutil "k8s.io/component-helpers/node/util"
 
 	"github.com/mooring-ccm/mooring/internal/names"
 )
@@ -231,6 +234,18 @@ func wasInitialized(node *corev1.Node) bool {
 	return node.Spec.ProviderID != "" && (hasType || hasZone)
 }
 
+// hasNetwork reports whether the network of a node is available, or was: a kubelet that was ready had one. A kubelet registers its node as not
+// ready, and that its first transition is a later one says that it was.
+func hasNetwork(node *corev1.Node) bool {
+	_, network := nodeutil.GetNodeCondition(&node.Status, corev1.NodeNetworkUnavailable)
+	_, ready := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady)
+	return network == nil || network.Status != corev1.ConditionTrue || ready != nil &&
+		(ready.Status != corev1.ConditionFalse || ready.LastTransitionTime.After(node.CreationTimestamp.Add(registration)))
+}
+
+// registration is how long after the creation of its Node a kubelet may say for the first time that it is not ready.
+const registration = 10 * time.Second
+
 // identityOf is what a plugin may know a target by. When it changes, load balancers have to be updated.
 func identityOf(node *corev1.Node) string {
 	return strings.Join(append([]string{node.Spec.ProviderID}, ipsOf(node)...), " ")
@@ -258,6 +273,8 @@ type targetSet struct {
 	leaving map[string]bool
 	// marks are the provider IDs and addresses of the members.
 	marks map[string]bool
+	// labelled is the same set for Services that select their targets by labels of nodes.
+	labelled func() *targetSet
 }
 
 // targetsOf builds the set from all nodes that may be targets.
@@ -278,7 +295,37 @@ func targetsOf(nodes []*corev1.Node) *targetSet {
 	}
 	delete(set.marks, "") // the provider ID of a node that has none
 	slices.SortFunc(set.nodes, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	set.labelled = set.withLabels
 	return set
+}
+
+// withLabels returns the set with the labels of nodes as a part of their identities.
+func (t *targetSet) withLabels() *targetSet {
+	labelled := *t
+	labelled.members = make(map[string]string, len(t.members))
+	for _, node := range t.nodes {
+		labelled.members[node.Name] = t.members[node.Name] + " " + labels.FormatLabels(node.Labels)
+	}
+	return &labelled
+}
+
+// of returns the set for a Service: where its annotations have the plugin select nodes by their labels, these are part of a node's identity.
+func (t *targetSet) of(service *corev1.Service) *targetSet {
+	if service == nil || !selectsNodes(service) {
+		return t
+	}
+	return t.labelled()
+}
+
+// selectsNodes reports whether an annotation of a Service has the plugin select its targets by labels of nodes. Plugins have names of their own
+// for it, such as loadbalancer.openstack.org/node-selector and service.beta.kubernetes.io/aws-load-balancer-target-node-labels.
+func selectsNodes(service *corev1.Service) bool {
+	for key := range service.Annotations {
+		if strings.HasSuffix(key, "node-selector") || strings.HasSuffix(key, "node-labels") {
+			return true
+		}
+	}
+	return false
 }
 
 // targetChange is by which nodes a set differs from one that was written.

@@ -243,10 +243,11 @@ func (d *driftCheck) compareAll(ctx context.Context, at time.Time, listed []prov
 		}
 		known = d.found(key, known)
 		known, first := d.learn(key, known, &balancer.Status)
-		targets := settled
-		if !settled.servedBy(known.made.targets) {
+		targets := settled.of(known.made.service)
+		if !targets.servedBy(known.made.targets) {
 			targets = nil // it is queued for a change of its targets already
 		}
+		known = d.selected(key, known, targets, balancer.Targets)
 		if differ := differences(service, known.made, targets, balancer, mark); len(differ) > 0 || !first {
 			d.decide(ctx, key, known, differ)
 		}
@@ -360,6 +361,30 @@ func (d *driftCheck) learn(key types.NamespacedName, known state, shown *corev1.
 	return known, true
 }
 
+// selected remembers which of the nodes that the plugin was given the cloud does not show as targets since: a plugin may select them by an annotation
+// or by rules of its own. One that is shown once and not later is a difference.
+func (d *driftCheck) selected(key types.NamespacedName, known state, targets *targetSet, listed []types.NodeName) state {
+	if targets == nil || listed == nil {
+		return known
+	}
+	missing, _ := targets.listedAs(listed)
+	unlisted := map[string]bool{}
+	for _, name := range missing {
+		if known.made.unlisted == nil || known.made.unlisted[name] {
+			unlisted[name] = true
+		}
+	}
+	if known.made.unlisted != nil && len(unlisted) == len(known.made.unlisted) {
+		return known
+	}
+	made := *known.made
+	made.unlisted = unlisted
+	if d.states.shown(key, known.made, &made) {
+		known.made = &made
+	}
+	return known
+}
+
 // nextCandidate returns the load balancer that is looked at next: one that the cloud has not found, and else one that was not looked at for
 // longest.
 func (d *driftCheck) nextCandidate(now time.Time) (oldest types.NamespacedName, found state, any bool) {
@@ -435,7 +460,10 @@ func (d *driftCheck) withoutServed(ctx context.Context, keys []types.NamespacedN
 // served notes that a load balancer has the targets that it shall have, if the list says so.
 func (d *driftCheck) served(key types.NamespacedName, set *targetSet, listed map[types.UID]provider.LoadBalancer, at time.Time) bool {
 	known, _ := d.states.get(key)
-	if !known.comparable(at) || !set.sameNodes(known.made.targets) {
+	if !known.comparable(at) {
+		return false
+	}
+	if set = set.of(known.made.service); !set.sameNodes(known.made.targets) {
 		return false
 	}
 	balancer, found := listed[known.made.service.UID]
@@ -490,7 +518,7 @@ func differences(service *corev1.Service, made *made, targets *targetSet, listed
 	}
 	if listed.Targets != nil && targets != nil {
 		missing, surplus := targets.listedAs(listed.Targets)
-		if len(missing) > 0 {
+		if missing = slices.DeleteFunc(missing, func(name string) bool { return made.unlisted[name] }); len(missing) > 0 {
 			differ = append(differ, "in the cloud it lacks the targets "+shortList(missing))
 		}
 		if len(surplus) > 0 {

@@ -168,8 +168,10 @@ func (e *engine) changeNode(name string, node *corev1.Node) {
 		e.cluster.nodes[name] = node
 	}
 	e.cluster.mu.Unlock()
-	if before == nil || node == nil || e.core.targets.matters(before, node) {
+	if before == nil || node == nil {
 		e.core.targets.note()
+	} else {
+		e.core.targets.updated(before, node)
 	}
 }
 

@@ -92,6 +92,9 @@ type made struct {
 	// baseline is what the cloud showed first when it was asked after the last Ensure. Nil: it has not been asked. Some plugins return
 	// another status by GetLoadBalancer than by EnsureLoadBalancer.
 	baseline *corev1.LoadBalancerStatus
+	// unlisted are the nodes that the plugin was given and the cloud's list has not shown as targets since: plugins select theirs. Nil: it has not
+	// been asked since the targets were written.
+	unlisted map[string]bool
 	// denial is a row of answers that the cloud does not find it.
 	denial denial
 	// cause is why the plugin was called for it the last time.

@@ -318,7 +318,7 @@ func (r *reconciler) look(ctx context.Context, p *pass) error {
 	if p.want.intent != provide {
 		return nil
 	}
-	settled, latest, err := r.targets.sets(ctx)
+	settled, latest, err := r.targets.setsOf(ctx, p.service)
 	if err != nil {
 		return err
 	}

@@ -219,7 +219,7 @@ func (s *states) retargeted(key types.NamespacedName, act action, targets *targe
 		if changed.ensured {
 			changed.service = act.service
 		}
-		changed.targets, changed.written, changed.denial = targets.members, targets, denial{}
+		changed.targets, changed.written, changed.unlisted, changed.denial = targets.members, targets, nil, denial{}
 		if act.change == nil {
 			changed.wholeAt = now
 		}
@@ -231,7 +231,7 @@ func (s *states) retargeted(key types.NamespacedName, act action, targets *targe
 func (s *states) retargetFailed(key types.NamespacedName, act action, targets *targetSet) {
 	s.change(key, func(known *state) {
 		changed := *known.made
-		changed.ensured, changed.targets, changed.written = false, nil, nil
+		changed.ensured, changed.targets, changed.written, changed.unlisted = false, nil, nil, nil
 		if !act.alone {
 			changed.denial.targets = targets.members
 		}

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -50,8 +51,10 @@ type targets struct {
 	memo       *targetSet
 	memoOf     uint64 // the generation that memo was built from
 	settled    *targetSet
-	// initialized are the nodes that were seen to be initialized.
-	initialized map[types.UID]bool
+	// joined are the nodes that were seen to be initialized, with a network.
+	joined map[types.UID]bool
+	// selects says that labels of nodes matter: a Service was seen that selects its targets by them.
+	selects bool
 }
 
 // note takes notice of a node that came, went or changed.
@@ -60,6 +63,16 @@ func (t *targets) note() {
 	select {
 	case t.changed <- struct{}{}:
 	default:
+	}
+}
+
+// updated takes notice of a node that changed. What changes no set is for the plugin to read when it gets the nodes the next time.
+func (t *targets) updated(before, after *corev1.Node) {
+	switch {
+	case t.matters(before, after):
+		t.note()
+	case !maps.Equal(before.Labels, after.Labels), !maps.Equal(before.Annotations, after.Annotations):
+		t.expire()
 	}
 }
 
@@ -73,7 +86,31 @@ func (t *targets) expire() {
 // matters reports whether a change of a node can change the set. Heartbeats do not.
 func (t *targets) matters(before, after *corev1.Node) bool {
 	return before.UID != after.UID || roleOf(before) != roleOf(after) || identityOf(before) != identityOf(after) ||
-		wasInitialized(before) != wasInitialized(after) || t.owners.Decide(before).Owner != t.owners.Decide(after).Owner
+		wasInitialized(before) != wasInitialized(after) || hasNetwork(before) != hasNetwork(after) ||
+		t.owners.Decide(before).Owner != t.owners.Decide(after).Owner || t.selecting() && !maps.Equal(before.Labels, after.Labels)
+}
+
+// selecting reports whether labels of nodes matter.
+func (t *targets) selecting() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.selects
+}
+
+// setsOf returns the sets for a Service, as sets does.
+func (t *targets) setsOf(ctx context.Context, service *corev1.Service) (settled, latest *targetSet, err error) {
+	if service != nil && selectsNodes(service) {
+		t.mu.Lock()
+		if !t.selects {
+			t.selects = true
+			t.generation++ // labels that changed before did not matter
+		}
+		t.mu.Unlock()
+	}
+	if settled, latest, err = t.sets(ctx); err != nil {
+		return nil, nil, err
+	}
+	return settled.of(service), latest.of(service), nil
 }
 
 // sets returns the settled set and the latest one. The first set is settled at once: there is no other that load balancers could have.
@@ -105,27 +142,28 @@ func (t *targets) latest(ctx context.Context) (*targetSet, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	set := targetsOf(t.eligible(list.Items))
+	set.labelled = sync.OnceValue(set.withLabels)
 	if t.memo == nil || t.memoOf <= generation {
 		t.memo, t.memoOf = set, generation
 	}
 	return set, nil
 }
 
-// eligible returns the nodes that may be targets: those that are not foreign and were initialized once. A taint that comes back makes nothing of
-// that undone. The lock is held.
+// eligible returns the nodes that may be targets: those that are not foreign and were once initialized, with a network. Neither a taint that comes
+// back nor a network that goes makes that undone. The lock is held.
 func (t *targets) eligible(all []corev1.Node) (nodes []*corev1.Node) {
-	initialized := make(map[types.UID]bool, len(all))
+	joined := make(map[types.UID]bool, len(all))
 	for i := range all {
 		node := &all[i]
-		if !wasInitialized(node) && !t.initialized[node.UID] {
+		if !(wasInitialized(node) && hasNetwork(node)) && !t.joined[node.UID] {
 			continue
 		}
-		initialized[node.UID] = true
+		joined[node.UID] = true
 		if t.owners.Decide(node).Owner != ownership.Foreign {
 			nodes = append(nodes, node)
 		}
 	}
-	t.initialized = initialized
+	t.joined = joined
 	return nodes
 }
 
@@ -157,7 +195,7 @@ func (t *targets) run(ctx context.Context, settled func()) {
 	for {
 		err := t.settle(ctx)
 		failures.Note(ctx, "Could not determine the set of targets", err)
-		if set := t.settledSet(); set != nil && (last == nil || !last.same(set)) {
+		if set := t.settledSet(); set != nil && (last == nil || !last.same(set) || t.selecting() && !last.labelled().same(set.labelled())) {
 			last = set
 			settled()
 		}
