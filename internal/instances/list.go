@@ -20,6 +20,8 @@ type lister struct {
 	stream  *stream // nil unless the provider offers a watch
 	checks  checks
 	confirm confirmer
+	// alone has room for the one node that is asked for alone, as in the reference.
+	alone chan struct{}
 
 	// Written by one listing and read before the next one, which the shared call orders.
 	pace   pace
@@ -32,7 +34,7 @@ type lister struct {
 
 // newLister returns a lister of the instances of a cloud that may also be asked for one instance.
 func newLister(list provider.ListInstancesFunc, one *perNode, window time.Duration, metrics *metrics) *lister {
-	l := &lister{list: list, confirm: confirmer{one: one}, pace: pace{window: window}, metrics: metrics}
+	l := &lister{list: list, confirm: confirmer{one: one}, alone: make(chan struct{}, 1), pace: pace{window: window}, metrics: metrics}
 	l.calls.due = l.pace.due
 	return l
 }
@@ -110,16 +112,28 @@ func (l *lister) lookup(ctx context.Context, node *corev1.Node, maxAge time.Dura
 	}()
 	patience := time.NewTimer(max(listPatience, 3*time.Duration(l.takes.Load())))
 	defer patience.Stop()
+	var denied *answered
 	select {
 	case said := <-listed:
 		if said.err != nil || said.observation.Status != NotFound {
 			return said.observation, said.err
 		}
-		listed <- said
+		denied, listed = &said, nil
 	case <-patience.C:
 	}
-	if alone, err := l.confirm.one.lookup(ctx, node, maxAge); err == nil && alone.Status == Found {
-		return alone, nil
+	select {
+	case said := <-listed:
+		return said.observation, said.err
+	case l.alone <- struct{}{}:
+		observation, err := l.confirm.one.lookup(ctx, node, maxAge)
+		<-l.alone
+		if err == nil && observation.Status == Found {
+			return observation, nil
+		}
+	case <-ctx.Done():
+	}
+	if denied != nil {
+		return denied.observation, nil
 	}
 	said := <-listed
 	return said.observation, said.err
