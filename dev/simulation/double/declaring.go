@@ -20,8 +20,9 @@ type declaring struct{ *plugin }
 
 // Capabilities implements provider.Capable.
 func (d declaring) Capabilities() provider.Capabilities {
+	const bare = "" // IDs without a scheme, which kubelets may have set
 	return provider.Capabilities{
-		ProviderIDSchemes: []string{ProviderName}, ListInstances: d.listInstances, LoadBalancerWrites: 1, RouteWrites: sharedSetting,
+		ProviderIDSchemes: []string{ProviderName, bare}, ListInstances: d.listInstances, LoadBalancerWrites: 1, RouteWrites: sharedSetting,
 		Limits: provider.Limits{InFlight: sharedSetting},
 	}
 }

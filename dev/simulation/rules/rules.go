@@ -583,14 +583,15 @@ func settled(j *judge) {
 	}
 }
 
-// missing returns what Mooring has not reached and the reference has, but for nodes that the limit may hold. Where chance decides which objects
+// missing returns what Mooring has not reached and the reference has, but for nodes that the limit may hold, which stay
+// targets. Where chance decides which objects
 // the plugin refuses, it decides which are left, too.
 func (j *judge) missing(reference, mooring []double.Fault) (missing []double.Fault) {
 	if j.anyone() && len(mooring) <= len(reference) {
 		return nil
 	}
 	for _, one := range mooring {
-		held := one.Rule == "13-gone" && j.limited()
+		held := (one.Rule == "13-gone" || strings.Contains(one.Text, "has the target")) && j.limited()
 		same := func(other double.Fault) bool { return other.Object == one.Object }
 		if !held && !slices.ContainsFunc(reference, same) {
 			missing = append(missing, one)

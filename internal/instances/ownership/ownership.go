@@ -106,7 +106,7 @@ func (r Rules) decideByID(providerID string) (Owner, string) {
 	switch {
 	case len(r.Schemes) == 0:
 		return Ours, fmt.Sprintf("the node has the provider ID %q, and no provider-ID schemes are declared", providerID)
-	case slices.Contains(r.Schemes, scheme):
+	case r.declares(scheme):
 		return Ours, fmt.Sprintf("the provider declares provider IDs such as %q", providerID)
 	case !has:
 		return Foreign, fmt.Sprintf("the provider ID %q has no scheme; the provider's own are %q", providerID, r.Schemes)
@@ -118,7 +118,12 @@ func (r Rules) decideByID(providerID string) (Owner, string) {
 // familiar reports whether a provider ID shows by itself that it is the provider's. The case of a scheme does not matter (RFC 3986, section 3.1).
 func (r Rules) familiar(providerID string) bool {
 	scheme, has := Scheme(providerID)
-	return slices.Contains(r.Schemes, scheme) || has && strings.EqualFold(scheme, r.ProviderName)
+	return r.declares(scheme) || has && strings.EqualFold(scheme, r.ProviderName)
+}
+
+// declares reports whether the provider declares a scheme.
+func (r Rules) declares(scheme string) bool {
+	return slices.ContainsFunc(r.Schemes, func(declared string) bool { return strings.EqualFold(declared, scheme) })
 }
 
 // ProvenBy reports whether a node is ours, given that the plugin answered for it with the provider ID answered (empty if its

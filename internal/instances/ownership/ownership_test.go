@@ -52,6 +52,7 @@ func TestDecide(t *testing.T) {
 		{"another spelling, none declared", plain, node("SIM://1"), ownership.Ours},
 		{"an ID without scheme, none declared", plain, node("i-1"), ownership.Ours},
 		{"declared schemes", declared, node("robot://1"), ownership.Ours},
+		{"declared schemes, spelled otherwise", declared, node("ROBOT://1"), ownership.Ours},
 		{"a declaration replaces the provider's name", declared, node("sim://1"), ownership.Foreign},
 		{"another scheme, some declared", declared, node("aws:///z/i-1"), ownership.Foreign},
 		{"no provider ID", declared, node(""), ownership.Unproven},
