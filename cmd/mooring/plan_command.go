@@ -38,7 +38,8 @@ what, why, and which fields would differ. The signs are + for what would be crea
 be deleted, and ! for nodes whose deletion is held back. Values of Secrets are never shown.
 
 The manager is reached at its secure port, with the credentials of the kubeconfig. They need "get" on the URL /plan. With --port-forward
-it is a pod under --dry-run in the namespace --namespace, reached through the API server.
+it is a pod under --dry-run in the namespace --namespace, reached through the API server. That pod gets a token of its own account, which then
+needs that right, and none of your credentials.
 
 ` + cli.ExitCodes + `
   3    with --exit-code: there is something to do`,

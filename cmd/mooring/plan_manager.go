@@ -39,8 +39,9 @@ type access struct {
 	kubeconfig, context string
 	server, authority   string
 	insecure            bool
-	// forwarding reaches the manager through the API server.
+	// forwarding reaches the manager through the API server, and tokens are what it is then asked with.
 	forwarding bool
+	tokens     *podTokens
 }
 
 // addFlags adds the flags that say so. Server is the default of --server.
@@ -48,7 +49,8 @@ func (a *access) addFlags(flags *pflag.FlagSet, server string) {
 	a.addClusterFlags(flags)
 	flags.StringVar(&a.server, "server", server, "`URL` of the manager's secure port")
 	flags.BoolVar(&a.forwarding, "port-forward", false,
-		"reach the manager's pod through the API server, in place of --server; takes \"create\" on pods/portforward")
+		"reach the manager's pod through the API server, in place of --server, with a token of the pod's account and none of yours; takes "+
+			"\"create\" on pods/portforward and serviceaccounts/token")
 	flags.StringVar(&a.authority, "certificate-authority", "", "PEM `file` of the authority that the manager's certificate is of")
 	flags.BoolVar(&a.insecure, "insecure-skip-tls-verify", false,
 		"believe any certificate of the manager; whoever answers sees the credentials of the kubeconfig")
@@ -117,9 +119,14 @@ func (a *access) loader() clientcmd.ClientConfig {
 }
 
 // manager returns a client of the manager's secure port, who is whom the kubeconfig says: that port asks the API server who it is.
-// Of the kubeconfig it takes the credentials only: authority and proxy are the API server's.
+// Of the kubeconfig it takes the credentials only: authority and proxy are the API server's. Through a port-forward it takes nothing of it.
 func (a *access) manager(cluster *rest.Config) (*http.Client, error) {
-	config := &rest.Config{
+	config := &rest.Config{Host: a.server, UserAgent: cluster.UserAgent, Timeout: requestTimeout, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+	if a.tokens != nil {
+		config.Wrap(a.tokens.wrap)
+		return a.clientOf(config)
+	}
+	config = &rest.Config{
 		Host: a.server, BearerToken: cluster.BearerToken, BearerTokenFile: cluster.BearerTokenFile,
 		ExecProvider: cluster.ExecProvider, AuthProvider: cluster.AuthProvider, UserAgent: cluster.UserAgent, Timeout: requestTimeout,
 		TLSClientConfig: rest.TLSClientConfig{
@@ -127,9 +134,13 @@ func (a *access) manager(cluster *rest.Config) (*http.Client, error) {
 			CertFile: cluster.CertFile, CertData: cluster.CertData, KeyFile: cluster.KeyFile, KeyData: cluster.KeyData,
 		},
 	}
+	return a.clientOf(config)
+}
+
+func (a *access) clientOf(config *rest.Config) (*http.Client, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("client of the manager with the credentials of the kubeconfig: %w", err)
+		return nil, fmt.Errorf("client of the manager: %w", err)
 	}
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // credentials go nowhere else
 	return client, nil
@@ -157,6 +168,9 @@ func (a *access) ask(ctx context.Context, client *http.Client, path string) ([]b
 	case http.StatusOK:
 		return body, nil
 	case http.StatusUnauthorized:
+		if a.tokens != nil {
+			return nil, fmt.Errorf("the manager does not know %s (401): is what answers a manager of this cluster?", a.tokens.account())
+		}
 		return nil, fmt.Errorf("the manager at %s does not know who asks (401): the kubeconfig has neither a token nor a client "+
 			"certificate that the manager's API server accepts", a.server)
 	case http.StatusForbidden:
@@ -165,8 +179,12 @@ func (a *access) ask(ctx context.Context, client *http.Client, path string) ([]b
 				"neither a token nor a client certificate that the manager takes; outside of a pod it needs "+
 				"--authentication-kubeconfig and --authorization-kubeconfig to take any", a.server, path)
 		}
-		return nil, fmt.Errorf("the manager at %s does not let you read %s (403): bind a ClusterRole to you that has\n%s",
-			a.server, path, ruleFor(path))
+		who := "you"
+		if a.tokens != nil {
+			who = a.tokens.account()
+		}
+		return nil, fmt.Errorf("the manager at %s does not let %s read %s (403): bind a ClusterRole to %[2]s that has\n%[4]s",
+			a.server, who, path, ruleFor(path))
 	case http.StatusNotFound:
 		return nil, fmt.Errorf("GET %s%s: %w", a.server, path, errNoSuchPath)
 	default:

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/managers"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/pages"
+	"github.com/mooring-ccm/mooring/internal/election"
 )
 
 // leaderPod returns the pod that holds a lease, from wherever its chart comes.
@@ -30,12 +31,15 @@ func leaderPod(ctx context.Context, client kubernetes.Interface, namespace, leas
 	if holder == "" {
 		return nil, fmt.Errorf("--port-forward: nobody holds the lease %s/%s", namespace, lease)
 	}
-	pod, err := managerPod(ctx, client, namespace, func(pods []corev1.Pod) *corev1.Pod { return managers.Leader(holder, pods) })
+	named := held.Annotations[election.HolderPodAnnotation]
+	pod, err := managerPod(ctx, client, namespace, func(pods []corev1.Pod) *corev1.Pod {
+		return managers.Leader(holder, election.HolderPodUID(named, holder, namespace), pods)
+	})
 	if pod != nil || err != nil {
 		return pod, err
 	}
-	return nil, fmt.Errorf("--port-forward: no pod of a manager in namespace %s is %q, which holds the lease %s: if it runs outside of the cluster, "+
-		"name its secure port by --server", namespace, holder, lease)
+	return nil, fmt.Errorf("--port-forward: no pod of a manager in namespace %s is %q, which holds the lease %s: if it runs outside of the cluster "+
+		"or as a static pod, which any kubelet can make, name its secure port by --server", namespace, holder, lease)
 }
 
 // dryRunPod returns a pod that runs a manager under --dry-run.
@@ -51,16 +55,18 @@ func dryRunPod(ctx context.Context, client kubernetes.Interface, namespace strin
 	if pod != nil || err != nil {
 		return pod, err
 	}
-	return nil, fmt.Errorf("--port-forward: no pod that runs in namespace %s is a manager under --dry-run", namespace)
+	return nil, fmt.Errorf("--port-forward: no pod that runs in namespace %s is a manager under --dry-run; static pods, which any kubelet can make, "+
+		"do not count: name its secure port by --server", namespace)
 }
 
 // managerPod returns the pod that is looked for among those of cloud controller managers in a namespace, nil if it is not there. It
-// looks at those with the label of the chart first: kube-system of a large cluster has thousands of pods.
+// looks at those with the label of the chart first: kube-system of a large cluster has thousands of pods. Mirrors of static pods do not
+// count: a kubelet may make one in any namespace, with any name and labels.
 func managerPod(ctx context.Context, client kubernetes.Interface, namespace string, find func([]corev1.Pod) *corev1.Pod) (*corev1.Pod, error) {
 	for _, selector := range []string{managers.ComponentLabel + "=" + managers.DefaultLease, ""} {
 		var found []corev1.Pod
 		err := pages.Each(ctx, client.CoreV1().Pods(namespace).List, metav1.ListOptions{LabelSelector: selector}, func(pod *corev1.Pod) {
-			if managers.Container(&pod.Spec) != nil && pod.DeletionTimestamp == nil {
+			if managers.Container(&pod.Spec) != nil && pod.DeletionTimestamp == nil && !managers.OfKubelet(pod) {
 				found = append(found, *pod)
 			}
 		})
@@ -75,8 +81,13 @@ func managerPod(ctx context.Context, client kubernetes.Interface, namespace stri
 }
 
 // forward has a port of this machine lead to the manager's secure port in a pod, through the API server and the pod's kubelet, and makes
-// it the server. The certificate is not checked: who is at the other end, those two have made sure of.
+// it the server. Nothing says whether that kubelet leads to the pod, so that the user's credentials are not sent there: what is asked, is
+// asked with a token of the pod's own account.
 func (a *access) forward(ctx context.Context, config *rest.Config, client kubernetes.Interface, pod *corev1.Pod) (stop func(), err error) {
+	tokens, err := tokensOf(ctx, client, pod)
+	if err != nil {
+		return nil, err
+	}
 	dialer, err := dialerTo(config, client, pod)
 	if err != nil {
 		return nil, err
@@ -100,7 +111,7 @@ func (a *access) forward(ctx context.Context, config *rest.Config, client kubern
 		stop()
 		return nil, fmt.Errorf("--port-forward: %w", err)
 	}
-	a.server, a.insecure = fmt.Sprintf("https://127.0.0.1:%d", local[0].Local), true
+	a.server, a.tokens = fmt.Sprintf("https://127.0.0.1:%d", local[0].Local), tokens
 	return stop, nil
 }
 

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"cmp"
+	"context"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -12,14 +15,20 @@ import (
 	"syscall"
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 	"k8s.io/utils/ptr"
 
+	"github.com/mooring-ccm/mooring/dev/localcluster"
+	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/dev/programtest"
 	"github.com/mooring-ccm/mooring/internal/cli"
 )
@@ -27,8 +36,10 @@ import (
 // portForwarder is that part of a kubelet which has ports of pods reached: the API server upgrades a connection, and of each pair of streams
 // the one carries the bytes and the other errors. Here ports are those of this machine, as they are for a pod in its node's network.
 type portForwarder struct {
-	mu    sync.Mutex
-	paths []string
+	// address is where all ports lead; empty: to those of this machine.
+	address string
+	mu      sync.Mutex
+	paths   []string
 }
 
 // ServeHTTP serves a port-forward.
@@ -43,7 +54,7 @@ func (p *portForwarder) ServeHTTP(response http.ResponseWriter, request *http.Re
 		go func() {
 			<-replied
 			if stream.Headers().Get("streamType") == "data" {
-				pipe(stream)
+				pipe(stream, cmp.Or(p.address, net.JoinHostPort("127.0.0.1", stream.Headers().Get("port"))))
 			} else {
 				_ = stream.Close() // there are no errors
 			}
@@ -57,9 +68,9 @@ func (p *portForwarder) ServeHTTP(response http.ResponseWriter, request *http.Re
 }
 
 // pipe connects a stream with its port.
-func pipe(stream httpstream.Stream) {
+func pipe(stream httpstream.Stream, address string) {
 	defer func() { _ = stream.Reset() }()
-	port, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", stream.Headers().Get("port")))
+	port, err := net.Dial("tcp", address)
 	if err != nil {
 		return
 	}
@@ -112,6 +123,7 @@ func (w *fixture) podOf(t *testing.T, kubelet string) {
 	must.NoError(t, err)
 	manager, err := url.Parse(w.server)
 	must.NoError(t, err)
+	account(t, w.admin)
 	node, err := w.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "control-plane"}}, metav1.CreateOptions{})
 	must.NoError(t, err)
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address.Hostname()}}
@@ -121,7 +133,7 @@ func (w *fixture) podOf(t *testing.T, kubelet string) {
 	pod, err := w.admin.CoreV1().Pods("kube-system").Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "mooring-x"},
 		Spec: corev1.PodSpec{
-			NodeName: "control-plane", HostNetwork: true, AutomountServiceAccountToken: ptr.To(false),
+			NodeName: "control-plane", HostNetwork: true, ServiceAccountName: "mooring", Volumes: tokenVolumes,
 			Containers: []corev1.Container{{
 				Name: "m", Image: "example/cloud-controller-manager", Args: []string{"--dry-run", "--secure-port=" + manager.Port()},
 			}},
@@ -137,6 +149,164 @@ func (w *fixture) podOf(t *testing.T, kubelet string) {
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("control-plane_1"), LeaseDurationSeconds: ptr.To[int32](3600), RenewTime: &now, AcquireTime: &now},
 	}, metav1.CreateOptions{})
 	must.NoError(t, err)
+}
+
+// tokenVolumes are what the API server's admission adds to Pods, with its plugin ServiceAccount.
+var tokenVolumes = []corev1.Volume{{Name: "kube-api-access", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+	Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}},
+}}}}
+
+// account makes the account of a manager, which may read what its secure port serves.
+func account(t *testing.T, admin *kubernetes.Clientset) {
+	t.Helper()
+	_, err := admin.CoreV1().ServiceAccounts("kube-system").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "mooring"}}, metav1.CreateOptions{})
+	must.NoError(t, err)
+	_, err = admin.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "reader"}, Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics", "/plan"}, Verbs: []string{"get"}}},
+	}, metav1.CreateOptions{})
+	must.NoError(t, err)
+	_, err = admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "reader"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "reader"},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "kube-system", Name: "mooring"}},
+	}, metav1.CreateOptions{})
+	must.NoError(t, err)
+}
+
+// stealing is a kubelet that leads every port of every pod to a server of its own, and what that server was sent.
+type stealing struct {
+	mu      sync.Mutex
+	headers []string
+	certs   int
+}
+
+// start registers the kubelet's node with its own credential, which it returns.
+func (s *stealing) start(t *testing.T, cluster *localcluster.Cluster, admin *kubernetes.Clientset, name string) (*kubernetes.Clientset, *corev1.Node) {
+	t.Helper()
+	collector := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.headers = append(s.headers, r.Header.Get("Authorization"))
+		s.certs += len(r.TLS.PeerCertificates)
+	}))
+	collector.TLS = &tls.Config{ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
+	collector.StartTLS()
+	t.Cleanup(collector.Close)
+	kubelet := httptest.NewTLSServer(&portForwarder{address: collector.Listener.Addr().String()})
+	t.Cleanup(kubelet.Close)
+	at, err := url.Parse(kubelet.URL)
+	must.NoError(t, err)
+	port, err := strconv.ParseInt(at.Port(), 10, 32)
+	must.NoError(t, err)
+	credential, err := cluster.UserConfig("system:node:"+name, "system:nodes")
+	must.NoError(t, err)
+	evil, err := kubernetes.NewForConfig(credential)
+	must.NoError(t, err)
+	node, err := evil.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	must.NoError(t, err)
+	poll.Within(t, programtest.Patience, "the status of the node is written", func(ctx context.Context) error {
+		fresh, err := evil.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		fresh.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: at.Hostname()}}
+		fresh.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(port)
+		_, err = evil.CoreV1().Nodes().UpdateStatus(ctx, fresh, metav1.UpdateOptions{})
+		return err
+	})
+	return evil, node
+}
+
+// mirror makes the mirror of a static pod that runs, as a kubelet may.
+func mirror(t *testing.T, evil *kubernetes.Clientset, node *corev1.Node, name string, args ...string) {
+	t.Helper()
+	_, err := evil.CoreV1().Pods("kube-system").Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: map[string]string{"app.kubernetes.io/component": "cloud-controller-manager"},
+			Annotations:     map[string]string{corev1.MirrorPodAnnotationKey: "x"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID, Controller: ptr.To(true)}},
+		},
+		Spec: corev1.PodSpec{NodeName: node.Name, Containers: []corev1.Container{{Name: "ccm", Image: "x", Args: args}}},
+	}, metav1.CreateOptions{})
+	must.NoError(t, err)
+	runs(t, evil, name)
+}
+
+// runs has a kubelet report that a pod runs, as soon as the node authorizer knows that it is one of its node.
+func runs(t *testing.T, kubelet *kubernetes.Clientset, name string) {
+	t.Helper()
+	poll.Within(t, programtest.Patience, "the pod "+name+" runs", func(ctx context.Context) error {
+		pod, err := kubelet.CoreV1().Pods("kube-system").Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		pod.Status.Phase = corev1.PodRunning
+		_, err = kubelet.CoreV1().Pods("kube-system").UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+// TestPortForwardShowsNoCredential lets kubelets stand for the manager's pod: by mirrors of static pods, which any kubelet can make, and as the
+// kubelet of the pod itself. None of them is sent the user's token or certificate.
+func TestPortForwardShowsNoCredential(t *testing.T) {
+	cluster := localclustertest.Start(t)
+	admin, err := kubernetes.NewForConfig(cluster.AdminConfig())
+	must.NoError(t, err)
+	account(t, admin)
+	kubeconfig, err := cluster.ServiceAccountKubeconfig(t.Context(), "kube-system", "operator")
+	must.NoError(t, err)
+	_, err = admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "operator"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "kube-system", Name: "operator"}},
+	}, metav1.CreateOptions{})
+	must.NoError(t, err)
+	now := metav1.NowMicro()
+	_, err = admin.CoordinationV1().Leases("kube-system").Create(t.Context(), &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: "cloud-controller-manager"},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("cp-1_1"), LeaseDurationSeconds: ptr.To[int32](3600), RenewTime: &now, AcquireTime: &now},
+	}, metav1.CreateOptions{})
+	must.NoError(t, err)
+
+	thief := &stealing{}
+	evil, node := thief.start(t, cluster, admin, "worker-7")
+	mirror(t, evil, node, "cp-1")           // the host of the lease's holder
+	mirror(t, evil, node, "a", "--dry-run") // for plan
+	for _, command := range []string{"status", "plan"} {
+		code, _, stderr := programtest.Call(t, newRoot(), command, "--port-forward", "--kubeconfig="+kubeconfig)
+		if code != cli.ExitFailed || !strings.Contains(stderr, "which any kubelet can make") {
+			t.Errorf("%s with static pods alone: exit code %d: %s", command, code, stderr)
+		}
+	}
+	if len(thief.headers) > 0 {
+		t.Errorf("a static pod was asked %d times", len(thief.headers))
+	}
+
+	own := &stealing{}
+	kubelet, _ := own.start(t, cluster, admin, "cp-1")
+	_, err = admin.CoreV1().Pods("kube-system").Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "mooring-x"},
+		Spec: corev1.PodSpec{NodeName: "cp-1", HostNetwork: true, ServiceAccountName: "mooring", Volumes: tokenVolumes, Containers: []corev1.Container{{
+			Name: "cloud-controller-manager", Image: "example/cloud-controller-manager", Args: []string{"--dry-run"},
+		}}},
+	}, metav1.CreateOptions{})
+	must.NoError(t, err)
+	runs(t, kubelet, "mooring-x")
+	for _, credential := range []string{kubeconfig, cluster.AdminKubeconfig()} {
+		for _, command := range []string{"status", "plan"} {
+			programtest.Call(t, newRoot(), command, "--port-forward", "--kubeconfig="+credential)
+		}
+	}
+	if len(own.headers) < 4 || own.certs > 0 {
+		t.Errorf("the pod's kubelet was asked %d times, with %d certificates", len(own.headers), own.certs)
+	}
+	for _, header := range own.headers {
+		review, err := admin.AuthenticationV1().TokenReviews().Create(t.Context(), &authenticationv1.TokenReview{
+			Spec: authenticationv1.TokenReviewSpec{Token: strings.TrimPrefix(header, "Bearer ")},
+		}, metav1.CreateOptions{})
+		must.NoError(t, err)
+		if review.Status.User.Username != "system:serviceaccount:kube-system:mooring" {
+			t.Errorf("it was sent the token of %q", review.Status.User.Username)
+		}
+	}
 }
 
 // watch follows the status through a port-forward until it is interrupted, and sees a change meanwhile.

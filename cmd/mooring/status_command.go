@@ -38,7 +38,8 @@ without an address; nodes without a route.
 
 With --port-forward or --server it also asks a manager, at its secure port, how old its observation of the cloud is, what its calls to the cloud
 wait for, and what it has found to differ. That takes "get" on the URL /metrics, and a second: calls are counted meanwhile. With
---port-forward the leader's pod is found by the lease and reached through the API server, from wherever you are.
+--port-forward the leader's pod is found by the lease and reached through the API server, from wherever you are. That pod gets a token of its
+own account, which then needs that right, and none of your credentials.
 
 Of more than 20 nodes, or Services, those are shown with which something is wrong, and all are counted by zone and state; --all shows
 every row.

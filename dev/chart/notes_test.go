@@ -22,7 +22,7 @@ func TestNotes(t *testing.T) {
 		"replicas: 1\nprovider: {name: metal}": "With one replica, so they do during each update",
 		"serviceMonitor: {enabled: true, insecureSkipVerify: true}": "Prometheus does not verify the certificate",
 		"{securePort: 10268}":               "rollout status deployment/mooring",
-		"{dryRun: true, securePort: 10268}": "mooring plan --server=https://127.0.0.1:10268 --insecure-skip-tls-verify",
+		"{dryRun: true, securePort: 10268}": "mooring plan --port-forward --namespace=kube-system",
 	} {
 		chart, set := load(t), parse(t, values)
 		if set["provider"] == nil {

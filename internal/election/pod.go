@@ -49,6 +49,11 @@ func podOf(annotation, holder, namespace string) holderPod {
 	return pod
 }
 
+// HolderPodUID returns the UID of the Pod that HolderPodAnnotation names for the holder of a lease in a namespace; empty if it names none.
+func HolderPodUID(annotation, holder, namespace string) types.UID {
+	return podOf(annotation, holder, namespace).UID
+}
+
 // terminationMessage is the line by which a container says that the holder of a lease runs in it. The kubelet makes a new file for each
 // container, and shows what is in it once that container has terminated: a container does not know its own ID for certain.
 func terminationMessage(holder string) string { return "lease holder " + holder }

@@ -70,7 +70,7 @@ func TestManifestsThatCannotBeTheLeast(t *testing.T) {
 		"all subresources":     {harbor(`{apiGroups: [""], resources: ["*/status"], verbs: [patch]}`), "the wildcard in"},
 		"a grant given twice":  {harbor(`{apiGroups: [""], resources: [nodes, nodes], verbs: [get]}`), "get nodes is granted twice"},
 		"a role that is spare": {fmt.Appendf(nil, harborRole, ""), "ClusterRole harbor is bound to nobody"},
-		"paths":                {harbor(`{nonResourceURLs: [/metrics], verbs: [get]}`), "does not know about the nonResourceURLs"},
+		"paths":                {harbor(`{nonResourceURLs: [/configz], verbs: [get]}`), "does not know about the nonResourceURLs"},
 		"something else":       {[]byte("apiVersion: v1\nkind: Secret\n"), "does not know what a *v1.Secret grants"},
 		"a kind that is none":  {[]byte("apiVersion: v1\nkind: Anchor\n"), `no kind "Anchor" is registered`},
 	} {

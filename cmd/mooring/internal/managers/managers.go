@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // The defaults of the flags that programs of k8s.io/cloud-provider have, Mooring among them.
@@ -119,9 +120,28 @@ func imageName(image string) string {
 	return name
 }
 
-// Leader returns the pod that holds a lease. Managers call themselves by their host name and something random: in the network of its
-// node a pod has that node's host name, otherwise its own. Nil if no pod is it.
-func Leader(holder string, pods []corev1.Pod) *corev1.Pod {
+// OfKubelet reports whether a pod is the mirror of a static one: a kubelet may make such a pod with any name, labels and command line, and
+// no other pod. It may take neither mark away again.
+func OfKubelet(pod *corev1.Pod) bool {
+	if _, mirrors := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirrors {
+		return true
+	}
+	owner := metav1.GetControllerOf(pod)
+	return owner != nil && owner.Kind == "Node"
+}
+
+// Leader returns the pod that holds a lease: the one with the UID that the lease names, if it does. Otherwise by its name: managers call
+// themselves by their host name and something random. In the network of its node a pod has that node's host name, otherwise its own. Nil
+// if no pod is it.
+func Leader(holder string, uid types.UID, pods []corev1.Pod) *corev1.Pod {
+	if uid != "" {
+		for i := range pods {
+			if pods[i].UID == uid {
+				return &pods[i]
+			}
+		}
+		return nil
+	}
 	host, _, _ := strings.Cut(holder, "_")
 	if host == "" {
 		return nil

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/managers"
 )
@@ -64,11 +65,34 @@ func TestLeader(t *testing.T) {
 		"node-1.example_x": "of-node", "node-1_x": "of-node", "own_x": "own", "node-2_x": "", "": "", "node-1.example.com_x": "of-node", "node-10_x": "",
 	} {
 		got := ""
-		if pod := managers.Leader(holder, pods); pod != nil {
+		if pod := managers.Leader(holder, "", pods); pod != nil {
 			got = pod.Name
 		}
 		if got != want {
 			t.Errorf("the holder %q is the pod %q, want %q", holder, got, want)
+		}
+	}
+	pods[1].UID = "7"
+	if pod := managers.Leader("own_x", "7", pods); pod == nil || pod.Name != "of-node" {
+		t.Errorf("the lease names the pod by its UID, and it is %v", pod)
+	}
+	if pod := managers.Leader("own_x", "8", pods); pod != nil {
+		t.Errorf("the lease names a pod that is gone, and it is %v", pod.Name)
+	}
+}
+
+// What a kubelet can make is a mirror, by either mark.
+func TestOfKubelet(t *testing.T) {
+	for name, test := range map[string]struct {
+		meta metav1.ObjectMeta
+		want bool
+	}{
+		"a ReplicaSet's": {metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Controller: ptr.To(true)}}}, false},
+		"annotated":      {metav1.ObjectMeta{Annotations: map[string]string{corev1.MirrorPodAnnotationKey: ""}}, true},
+		"a Node's":       {metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "Node", Controller: ptr.To(true)}}}, true},
+	} {
+		if got := managers.OfKubelet(&corev1.Pod{ObjectMeta: test.meta}); got != test.want {
+			t.Errorf("%s: %v", name, got)
 		}
 	}
 }
