@@ -123,7 +123,7 @@ func (c *Cloud) leadMachines(l *leader) error {
 	if err != nil {
 		return err
 	}
-	if err := c.leadNodeGroups(l, nodes); err != nil {
+	if err := c.leadNodeGroups(l, nodes, fencer.Fenced); err != nil {
 		return err
 	}
 	l.run("fencing", fencer.Run)

@@ -98,13 +98,13 @@ func (n *nodeGroups) goesToSleep(id string) bool {
 }
 
 // leadNodeGroups looks after the groups of the config, if there are any.
-func (c *Cloud) leadNodeGroups(l *leader, nodes coreinformers.NodeInformer) error {
+func (c *Cloud) leadNodeGroups(l *leader, nodes coreinformers.NodeInformer, fenced func(id string) bool) error {
 	if len(c.began.NodeGroups) == 0 {
 		return nil
 	}
 	controller, err := nodegroup.New(nodegroup.Options{
 		Config: c.source.Current, Client: l.client.CoreV1(), Leases: l.client.CoordinationV1(), Nodes: nodes, Recorder: l.recorder,
-		Observe: c.poller.Observe, MachinesOf: c.instances.machinesOf, Self: self.Observe, Changed: c.instances.wake, Registerer: c.registry,
+		Observe: c.poller.Observe, MachinesOf: c.instances.machinesOf, Self: self.Observe, Fenced: fenced, Changed: c.instances.wake, Registerer: c.registry,
 	})
 	if err != nil {
 		return err

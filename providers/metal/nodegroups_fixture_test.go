@@ -28,8 +28,10 @@ type poweredRack struct {
 	*Cloud
 	service *redfishsim.Service
 	client  *fake.Clientset
-	file    string
-	count   int
+	// more are further fields of power.
+	more  string
+	file  string
+	count int
 	// bmcs are what stands in the place of the service's endpoint, by the number of the machine.
 	bmcs map[int]string
 	// stop ends the leadership of the provider.
@@ -57,8 +59,8 @@ func newPoweredRack(t *testing.T, count int, settings string, edits ...func(*pow
 		edit(r)
 	}
 	endpoint, caFile := redfishtest.Start(t, r.service)
-	text := fmt.Sprintf("apiVersion: %s\nkind: %s\npower: {interval: 1s, timeout: 2s}\ninventory:\n  defaults: {zone: a, bmc: {credentials: "+
-		"{username: admin, passwordFile: password}, caFile: %s}}\n  machines:\n", config.APIVersion, config.CloudConfigKind, caFile)
+	text := fmt.Sprintf("apiVersion: %s\nkind: %s\npower: {interval: 1s, timeout: 2s%s}\ninventory:\n  defaults: {zone: a, bmc: {credentials: "+
+		"{username: admin, passwordFile: password}, caFile: %s}}\n  machines:\n", config.APIVersion, config.CloudConfigKind, r.more, caFile)
 	for i := range count {
 		bmc := fmt.Sprintf("{redfish: {endpoint: %q, systemID: %s, auth: Basic}}", endpoint, nameOf(i))
 		if other, ok := r.bmcs[i]; ok {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -266,12 +267,18 @@ func TestMachinesAreForcedOff(t *testing.T) {
 		t.Skip("waits for machines to turn on and off, which -short leaves out")
 	}
 	t.Parallel()
-	r := newPoweredRack(t, 2, "minCycleTime: 0s, shutDownTimeout: 1s", running(0))
-	r.service.TakeResets("ForceOff", "On")
-	r.join(t, 0, func(node *v1.Node) {
-		silent(node)
-		node.Annotations = map[string]string{fencing.FencedAnnotation: "2026-01-01T00:00:00Z"}
+	r := newPoweredRack(t, 2, "minCycleTime: 0s, shutDownTimeout: 1s", running(0), func(r *poweredRack) {
+		r.more = ", outOfService: {enabled: true, fence: {enabled: true}}"
+		_, err := r.client.CoordinationV1().Leases(config.DefaultFenceLeaseSpace).Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+			Name:        config.DefaultFenceLeaseName,
+			Annotations: map[string]string{fencing.Annotation: fmt.Sprintf(`{"machines":{%q:{"at":"2026-01-01T00:00:00Z","count":1,"fenced":true}}}`, uuidOf(0))},
+		}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
 	})
+	r.service.TakeResets("ForceOff", "On")
+	r.join(t, 0, silent)
 	r.settled(t, r.Cloud, 1)
 	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: nameOf(0)}, Spec: v1.NodeSpec{ProviderID: idOf(0)}}
 	poll.Until(t, "a machine that is to be awake is on for fencing", func(context.Context) error {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -14,6 +15,8 @@ const (
 	DefaultFenceInterval          = time.Minute
 	DefaultFenceTimeout           = 30 * time.Second
 	DefaultFenceMaxUnknownPercent = 49
+	DefaultFenceLeaseName         = "mooring-metal-fencing"
+	DefaultFenceLeaseSpace        = metav1.NamespaceSystem
 )
 
 // Fence says whether machines are turned off whose nodes have been silent for a while although they have power: nobody knows whether
@@ -33,6 +36,21 @@ type Fence struct {
 	// OutsideCluster says that the replicas of the manager run on no node of this cluster. Otherwise a replica that does not find
 	// its own node turns nothing off: it might be that one. Default: false.
 	OutsideCluster bool `json:"outsideCluster,omitempty"`
+	// Lease is where attempts are recorded.
+	Lease FenceLease `json:"lease,omitzero"`
+}
+
+// FenceLease is the Lease that says which machines were turned off, in an annotation. It is made when it is needed.
+type FenceLease struct {
+	// Namespace is that of the Lease. Default: kube-system.
+	Namespace string `json:"namespace,omitempty"`
+	// Name is its name. Managers that share a cluster need a Lease each. Default: mooring-metal-fencing.
+	Name string `json:"name,omitempty"`
+}
+
+// WithDefaults returns the Lease with what it does not say.
+func (l FenceLease) WithDefaults() FenceLease {
+	return FenceLease{Namespace: cmp.Or(l.Namespace, DefaultFenceLeaseSpace), Name: cmp.Or(l.Name, DefaultFenceLeaseName)}
 }
 
 func (f *Fence) setDefaults() {
@@ -43,6 +61,7 @@ func (f *Fence) setDefaults() {
 	f.Interval.Duration = cmp.Or(f.Interval.Duration, DefaultFenceInterval)
 	f.Timeout.Duration = cmp.Or(f.Timeout.Duration, DefaultFenceTimeout)
 	f.MaxUnknownPercent = cmp.Or(f.MaxUnknownPercent, DefaultFenceMaxUnknownPercent)
+	f.Lease = f.Lease.WithDefaults()
 }
 
 func (o *OutOfService) validate(path *field.Path) field.ErrorList {
@@ -59,6 +78,12 @@ func (o *OutOfService) validate(path *field.Path) field.ErrorList {
 	errs = append(errs, between(at.Child("timeout"), o.Fence.Timeout.Duration, 5*time.Second, 10*time.Minute)...)
 	if percent := o.Fence.MaxUnknownPercent; percent < 1 || percent > 99 {
 		errs = append(errs, field.Invalid(at.Child("maxUnknownPercent"), percent, "must be between 1 and 99"))
+	}
+	for _, problem := range validation.IsDNS1123Label(o.Fence.Lease.Namespace) {
+		errs = append(errs, field.Invalid(at.Child("lease", "namespace"), o.Fence.Lease.Namespace, problem))
+	}
+	for _, problem := range validation.IsDNS1123Subdomain(o.Fence.Lease.Name) {
+		errs = append(errs, field.Invalid(at.Child("lease", "name"), o.Fence.Lease.Name, problem))
 	}
 	return errs
 }

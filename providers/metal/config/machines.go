@@ -86,7 +86,8 @@ type Machine struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	// BMC is the management controller, by which the power state is known. Without one it is always unknown.
 	BMC *BMC `json:"bmc,omitempty"`
-	// Maintenance says that somebody works on the machine: its node group neither turns it on nor off. Default: false.
+	// Maintenance says that somebody works on the machine: its node group neither turns it on nor off, and power.outOfService.fence does not
+	// turn it off. Default: false.
 	Maintenance bool `json:"maintenance,omitempty"`
 
 	// Origin is where the machine stands, for messages: a field path, with the name of the list that it is in.

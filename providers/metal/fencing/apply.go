@@ -9,15 +9,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
-
-	"github.com/mooring-ccm/mooring/providers/metal/nodepatch"
 )
 
 const (
-	// fieldManager names us in the managed fields of nodes.
-	fieldManager = "mooring-fencing"
 	// readTimeout is the deadline of one look at a node.
 	readTimeout = 5 * time.Second
+	// requestTimeout is the deadline of one request about the record.
+	requestTimeout = 10 * time.Second
 )
 
 // The reasons of the events on a Node.
@@ -37,15 +35,7 @@ type writer struct {
 	nodes    corev1client.NodesGetter
 	recorder record.EventRecorder
 	turnOff  TurnOff
-}
-
-// mark writes the annotations of an action. It returns nodepatch.ErrOutdated for a node that has changed, or is gone.
-func (w writer) mark(ctx context.Context, action action, now time.Time) error {
-	patch, err := action.patch(now)
-	if err != nil {
-		return err
-	}
-	return nodepatch.Apply(ctx, w.nodes, action.node.Name, patch, fieldManager)
+	named    func(node string) *Machine
 }
 
 // read returns a node as the API server has it now, not as it was delivered.
@@ -59,19 +49,16 @@ func (w writer) read(ctx context.Context, name string) (*v1.Node, error) {
 	return node, nil
 }
 
-// fence marks a node with an attempt and turns its machine off. The mark is read back first: a machine is turned off only if the API
-// server has stored that, and still says that the node is silent. So nothing is turned off in a dry run, whose writes are refused.
-func (w writer) fence(ctx context.Context, action action, timeout time.Duration, now time.Time) error {
-	if err := w.mark(ctx, action, now); err != nil {
-		return err
-	}
+// fence turns a machine off whose attempt is recorded, if the API server still says that its node is silent, and has not changed in what
+// counts.
+func (w writer) fence(ctx context.Context, action action, timeout time.Duration) error {
 	node, err := w.read(ctx, action.node.Name)
 	if err != nil {
 		return err
 	}
-	stored := factsOf(node, action.node.Power, action.node.own)
-	if stored.UID != action.node.UID || stored.attempted.Unix() != now.Unix() || !concerns(stored) || stored.excluded || stored.controlPlane {
-		return nodepatch.ErrOutdated
+	stored := factsOf(node, w.named(node.Name), action.node.Power, action.node.own)
+	if stored.UID != action.node.UID || stored.machine != action.node.machine || !concerns(stored) || stored.excluded || stored.controlPlane {
+		return fmt.Errorf("node %s: %w", node.Name, errOutdated)
 	}
 	w.recorder.Eventf(node, v1.EventTypeWarning, ReasonFencing,
 		"The node is silent since %s and its machine has power: turning it off", action.node.silentSince.UTC().Format(time.RFC3339))

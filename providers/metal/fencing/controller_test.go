@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -83,7 +82,7 @@ func (f *fixture) node(name string, ready v1.ConditionStatus, annotations map[st
 	f.Helper()
 	f.service.SetPower(name, redfishsim.On)
 	f.service.SetUUID(name, uuidOf(name))
-	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}}
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}, Spec: v1.NodeSpec{ProviderID: "metal://" + name}}
 	created, err := f.client.CoreV1().Nodes().Create(f.Context(), node, metav1.CreateOptions{})
 	if err != nil {
 		f.Fatal(err)
@@ -137,7 +136,8 @@ func (f *fixture) run(access *rest.Config) {
 	}
 	factory := informers.NewSharedInformerFactory(f.client, 0)
 	controller, err := New(Options{
-		Client: client.CoreV1(), Nodes: factory.Core().V1().Nodes(), Recorder: f.recorder, Observe: f.observe, TurnOff: f.turnOff,
+		Client: client.CoreV1(), Leases: client.CoordinationV1(), LeaseNamespace: "kube-system", LeaseName: "fencing", Named: machineOf,
+		Known: func(string) bool { return true }, Claims: func(*v1.Node) []string { return nil }, Nodes: factory.Core().V1().Nodes(), Recorder: f.recorder, Observe: f.observe, TurnOff: f.turnOff,
 		Self: func() (self.Replica, error) { return self.Replica{Names: []string{"own"}}, nil }, Registerer: f.registry, Period: 50 * time.Millisecond,
 		Settings: func() Settings {
 			f.passes.Add(1)
@@ -161,20 +161,28 @@ func (f *fixture) run(access *rest.Config) {
 	})
 }
 
-// marks returns the annotations of ours that a node has.
-func (f *fixture) marks(name string) string {
+// recorded returns what is recorded of a machine.
+func (f *fixture) recorded(name string) string {
 	f.Helper()
-	node, err := f.client.CoreV1().Nodes().Get(f.Context(), name, metav1.GetOptions{})
+	lease, err := f.client.CoordinationV1().Leases("kube-system").Get(f.Context(), "fencing", metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return ""
+	}
 	if err != nil {
 		f.Fatal(err)
 	}
-	var ours []string
-	for _, key := range slices.Sorted(maps.Keys(node.Annotations)) {
-		if suffix, ok := strings.CutPrefix(key, "metal.mooring.dev/"); ok {
-			ours = append(ours, suffix)
-		}
+	record, err := decode(lease.Annotations[Annotation], time.Now())
+	if err != nil {
+		f.Fatal(err)
 	}
-	return strings.Join(ours, " ")
+	switch one, ok := record.of(name); {
+	case !ok:
+		return ""
+	case one.Fenced:
+		return "fenced"
+	default:
+		return "attempted"
+	}
 }
 
 // afterPasses waits for so many passes that whatever is to be done has been done.
@@ -223,7 +231,7 @@ func TestSilentMachinesAreTurnedOff(t *testing.T) {
 	f.event("Warning FencingMachine")
 	f.event("Warning FencingFailed The machine may still have power: context deadline exceeded")
 	f.event("Warning MachineFenced")
-	f.eventually("the node is marked", func() bool { return f.marks("silent") == "fenced fencing-attempt" })
+	f.eventually("it is recorded", func() bool { return f.recorded("silent") == "fenced" })
 	if got := f.turnedOff(); got != "a-hangs silent" {
 		t.Errorf("turned off: %s", got)
 	}
@@ -248,7 +256,7 @@ mooring_metal_fencing_attempts_total{result="succeeded"} 1
 	if _, err := f.client.CoreV1().Nodes().Patch(f.Context(), "silent", "application/json-patch+json", patch, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
-	f.eventually("the marks are gone", func() bool { return f.marks("silent") == "" })
+	f.eventually("the record is clear", func() bool { return f.recorded("silent") == "" })
 	if got := f.turnedOff(); got != "a-hangs silent" {
 		t.Errorf("turned off: %s", got)
 	}
@@ -286,7 +294,7 @@ func (r refusing) RoundTrip(request *http.Request) (*http.Response, error) {
 
 // Nothing is turned off in a dry run, whose writes are refused; nor while the API server does not answer, though the cache has the
 // node as silent.
-func TestNothingIsTurnedOffWithoutAStoredMark(t *testing.T) {
+func TestNothingIsTurnedOffWithoutARecord(t *testing.T) {
 	f := start(t)
 	f.node("own", v1.ConditionTrue, nil)
 	f.node("ready", v1.ConditionTrue, nil)
@@ -306,7 +314,7 @@ func TestNothingIsTurnedOffWithoutAStoredMark(t *testing.T) {
 				})
 			}
 			inner.afterPasses()
-			if got := inner.turnedOff() + inner.marks("silent"); got != "" {
+			if got := inner.turnedOff() + inner.recorded("silent"); got != "" {
 				t.Errorf("turned off or marked: %s", got)
 			}
 		})
@@ -315,7 +323,7 @@ func TestNothingIsTurnedOffWithoutAStoredMark(t *testing.T) {
 
 func TestOptionsAreRequired(t *testing.T) {
 	_, err := New(Options{})
-	if err == nil || strings.Count(err.Error(), "is required") != 7 {
+	if err == nil || strings.Count(err.Error(), "is required") != 13 {
 		t.Errorf("error %v", err)
 	}
 }

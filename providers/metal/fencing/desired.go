@@ -1,6 +1,8 @@
 package fencing
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -8,16 +10,9 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
 )
 
-const (
-	// ExcludeAnnotation on a Node, with any value, says that its machine is never turned off.
-	ExcludeAnnotation = "metal.mooring.dev/exclude-from-fencing"
-	// AttemptAnnotation on a Node says when we last began to turn its machine off. It is written before, and goes when the machine is
-	// on and the node ready.
-	AttemptAnnotation = "metal.mooring.dev/fencing-attempt"
-	// FencedAnnotation on a Node says since when its machine is known to be off after such an attempt. It goes with the other one, and
-	// until then the machine is not turned off again: somebody may be repairing it.
-	FencedAnnotation = "metal.mooring.dev/fenced"
-)
+// ExcludeAnnotation on a Node, with any value, says that its machine is not turned off. A kubelet may write it of its own node; maintenance in
+// the inventory is the operator's word.
+const ExcludeAnnotation = "metal.mooring.dev/exclude-from-fencing"
 
 // Settings are what the operator decides.
 type Settings struct {
@@ -35,27 +30,88 @@ type Settings struct {
 	OutsideCluster bool
 }
 
+// Machine is what the inventory says of a machine.
+type Machine struct {
+	ID, ProviderID string
+	// ControlPlane says that its labels make it one of the control plane, and Maintenance that somebody works on it.
+	ControlPlane, Maintenance bool
+}
+
+// minBackoff and maxBackoff are how long a machine is left alone after the beginning of one attempt, and of many.
+const minBackoff, maxBackoff = time.Minute, 10 * time.Minute
+
+// attempt is what was done to one machine since its node was ready.
+type attempt struct {
+	// At is when the last attempt began, and Count how many there were.
+	At    time.Time `json:"at"`
+	Count int       `json:"count"`
+	// Fenced says that the machine was seen to be off after it.
+	Fenced bool `json:"fenced,omitempty"`
+}
+
+// notBefore is when the next attempt may begin.
+func (a attempt) notBefore() time.Time {
+	if a.Count <= 0 {
+		return time.Time{}
+	}
+	return a.At.Add(min(minBackoff<<min(a.Count-1, 8), maxBackoff))
+}
+
+// attempts are all that are recorded, as a value.
+type attempts struct {
+	// Last is when any attempt began.
+	Last time.Time `json:"last,omitzero"`
+	// Machines are by the IDs of machines. There are no more than the inventory has.
+	Machines map[string]attempt `json:"machines,omitempty"`
+}
+
+// of returns the record of a machine's attempts.
+func (a attempts) of(id string) (attempt, bool) {
+	one, ok := a.Machines[id]
+	return one, ok
+}
+
+// with returns the record with a change of a machine, nil for none. Machines that the inventory does not have are left out.
+func (a attempts) with(id string, change *attempt, known func(id string) bool) attempts {
+	next := attempts{Last: a.Last, Machines: map[string]attempt{}}
+	maps.Copy(next.Machines, a.Machines)
+	maps.DeleteFunc(next.Machines, func(id string, _ attempt) bool { return !known(id) })
+	if change == nil {
+		delete(next.Machines, id)
+		return next
+	}
+	if next.Machines[id] = *change; change.At.After(next.Last) {
+		next.Last = change.At
+	}
+	return next
+}
+
 // facts are what matters of a node and its machine.
 type facts struct {
 	// Node has the power that a controller says which names the machine.
 	nodestate.Node
+	// machine is the ID of the machine, if it is proven that the node is that machine's: the inventory gives the machine the node's name, which
+	// is the only thing of a Node that its kubelet cannot choose, and the node has the machine's provider ID. Empty: it is not proven.
+	machine string
+	// twins are other nodes that are, or may be, the same machine.
+	twins        []string
 	excluded     bool
 	controlPlane bool
 	// own says that this replica runs on the machine.
 	own bool
-	// attempted is when an attempt began, zero if none is recorded; fenced says that the machine is off by it.
-	attempted time.Time
-	fenced    bool
+	// attempt is what was done to the machine, and attempted says that something was.
+	attempt   attempt
+	attempted bool
 	// silentSince is since when we have seen the node silent; zero if it is not.
 	silentSince time.Time
-	// notBefore is when the next attempt may begin after those that failed.
-	notBefore time.Time
 }
 
 // situation is what matters besides single nodes.
 type situation struct {
-	// nodes is how many there are, and silent how many of them are.
+	// nodes is how many there are that are proven to be machines', and silent how many of them are.
 	nodes, silent int
+	// unrecorded says that the record of attempts is not known.
+	unrecorded bool
 	// answering is since when the API server has answered without a failure in between; zero if it does not.
 	answering time.Time
 	// attempting says that an attempt goes on.
@@ -66,20 +122,42 @@ type situation struct {
 	lastAttempt time.Time
 }
 
-// factsOf reads what matters off a node.
-func factsOf(node *v1.Node, power nodestate.Power, own bool) facts {
+// factsOf reads what matters off a node, and off the machine that the inventory calls like it, nil if there is none.
+func factsOf(node *v1.Node, named *Machine, power nodestate.Power, own bool) facts {
 	f := facts{Node: nodestate.Of(node, power), own: own}
 	_, f.excluded = node.Annotations[ExcludeAnnotation]
 	_, f.controlPlane = node.Labels[nodestate.ControlPlaneLabel]
-	_, f.fenced = node.Annotations[FencedAnnotation]
-	if text, ok := node.Annotations[AttemptAnnotation]; ok {
-		// One that cannot be read is one of long ago, so that it is seen to be there.
-		f.attempted = time.Unix(0, 0)
-		if at, err := time.Parse(time.RFC3339, text); err == nil {
-			f.attempted = at
-		}
+	if named == nil {
+		return f
+	}
+	f.controlPlane = f.controlPlane || named.ControlPlane
+	f.excluded = f.excluded || named.Maintenance
+	if node.Spec.ProviderID == named.ProviderID {
+		f.machine = named.ID
 	}
 	return f
+}
+
+// twinsOf returns, by the names of nodes, the other nodes that are, or may be, the same machine. Claims are the IDs of machines by the names
+// of nodes.
+func twinsOf(claims map[string][]string) map[string][]string {
+	claimants := map[string][]string{}
+	for _, node := range slices.Sorted(maps.Keys(claims)) {
+		for _, id := range claims[node] {
+			claimants[id] = append(claimants[id], node)
+		}
+	}
+	twins := map[string][]string{}
+	for node, ids := range claims {
+		for _, id := range ids {
+			for _, other := range claimants[id] {
+				if other != node && !slices.Contains(twins[node], other) {
+					twins[node] = append(twins[node], other)
+				}
+			}
+		}
+	}
+	return twins
 }
 
 // hold is why a machine is not turned off.
@@ -90,6 +168,9 @@ const (
 	notHeld         hold = ""
 	heldExcluded    hold = "excluded"
 	heldControl     hold = "control-plane"
+	heldUnproven    hold = "unproven-machine"
+	heldTwins       hold = "several-nodes"
+	heldUnrecorded  hold = "no-record"
 	heldFenced      hold = "fenced-before"
 	heldUnverified  hold = "unverified-bmc"
 	heldUnknown     hold = "power-unknown"
@@ -105,7 +186,7 @@ const (
 
 // holds are all of them, for metrics.
 var holds = []hold{
-	heldExcluded, heldControl, heldFenced, heldUnverified, heldUnknown, heldOwn, heldOwnUnknown, heldTooMany, heldAPIServer,
+	heldExcluded, heldControl, heldUnproven, heldTwins, heldUnrecorded, heldFenced, heldUnverified, heldUnknown, heldOwn, heldOwnUnknown, heldTooMany, heldAPIServer,
 	heldNotLong, heldFailed, heldOneAtATime, heldRateLimited,
 }
 
@@ -119,12 +200,18 @@ func holdOf(node facts, s situation, settings Settings, now time.Time) hold {
 		return heldExcluded
 	case node.controlPlane:
 		return heldControl
-	case node.fenced:
-		return heldFenced
+	case node.machine == "" && node.Power != nodestate.Unknown:
+		return heldUnproven
 	case node.Power == nodestate.Unverified:
 		return heldUnverified
 	case node.Power != nodestate.On:
 		return heldUnknown
+	case len(node.twins) > 0:
+		return heldTwins
+	case s.unrecorded:
+		return heldUnrecorded
+	case node.attempt.Fenced:
+		return heldFenced
 	case node.own:
 		return heldOwn
 	case !s.ownKnown:
@@ -135,7 +222,7 @@ func holdOf(node facts, s situation, settings Settings, now time.Time) hold {
 		return heldAPIServer
 	case node.silentSince.IsZero() || now.Sub(node.silentSince) < settings.After:
 		return heldNotLong
-	case now.Before(node.notBefore):
+	case now.Before(node.attempt.notBefore()):
 		return heldFailed
 	case s.attempting:
 		return heldOneAtATime

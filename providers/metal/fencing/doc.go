@@ -4,8 +4,9 @@
 //
 // A power-off by mistake costs running work, so each needs all of this: the operator's consent, a node whose condition Ready is
 // Unknown for long while the API server answered, a majority of nodes that is not, a controller that names the very machine, and a
-// mark on the node that the API server has stored before. One machine is turned off at a time, never that of this replica, of a
-// control plane, or of a node with the annotation that says so; and none again before its node was ready.
+// record that the API server has stored before. The node is proven to be the machine's by its name in the inventory, and by no other
+// node that says so. One machine is turned off at a time, never that of this replica, of a control plane, or of a node with the annotation
+// that says so; and none again before its node was ready.
 //
 // See ADR 92.
 package fencing

@@ -1,6 +1,8 @@
 package fencing
 
 import (
+	"errors"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
@@ -23,6 +25,18 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Help: "Silent nodes whose machines have power, or may have, and are not turned off, by reason.",
 		}, []string{"reason"}),
 	}
+}
+
+// attempt counts an attempt that ended so.
+func (m *metrics) attempt(err error) {
+	result := "failed"
+	switch {
+	case err == nil:
+		result = "succeeded"
+	case errors.Is(err, errOutdated):
+		result = "outdated"
+	}
+	m.attempts.WithLabelValues(result).Inc()
 }
 
 // holds shows why machines are not turned off.

@@ -2,11 +2,8 @@ package fencing
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
 	"time"
-
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
 )
@@ -15,15 +12,15 @@ import (
 type kind int
 
 const (
-	// turnOff marks a node with an attempt, and turns its machine off.
+	// turnOff records an attempt, and turns the machine of a node off.
 	turnOff kind = iota
-	// markFenced says on a node that the attempt has led to a machine that is off.
+	// markFenced records that the attempt has led to a machine that is off.
 	markFenced
-	// clear takes our annotations off a node whose machine is on and which is ready.
+	// clear takes a machine out of the record that is on and whose node is ready.
 	clear
 )
 
-// action is one change of a node.
+// action is one change of the record.
 type action struct {
 	kind kind
 	node facts
@@ -36,12 +33,12 @@ func plan(nodes []facts, s situation, settings Settings, now time.Time) (actions
 	var candidates []facts
 	for _, node := range nodes {
 		switch {
-		case node.Deleting:
-		case node.Ready && node.Power == nodestate.On && (!node.attempted.IsZero() || node.fenced):
+		case node.Deleting || !settings.Enabled:
+		case node.Ready && node.Power == nodestate.On && node.attempted:
 			actions = append(actions, action{clear, node})
-		case node.Power == nodestate.Off && !node.attempted.IsZero() && !node.fenced && !s.attempting:
+		case node.Power == nodestate.Off && node.attempted && !node.attempt.Fenced && !s.attempting:
 			actions = append(actions, action{markFenced, node})
-		case !settings.Enabled || !concerns(node):
+		case !concerns(node):
 		default:
 			if why := holdOf(node, s, settings, now); why != notHeld {
 				held[node.Name] = why
@@ -52,7 +49,7 @@ func plan(nodes []facts, s situation, settings Settings, now time.Time) (actions
 	}
 	if len(candidates) > 0 {
 		slices.SortFunc(candidates, func(a, b facts) int {
-			return cmp.Or(a.attempted.Compare(b.attempted), a.silentSince.Compare(b.silentSince), cmp.Compare(a.Name, b.Name))
+			return cmp.Or(a.attempt.At.Compare(b.attempt.At), a.silentSince.Compare(b.silentSince), cmp.Compare(a.Name, b.Name))
 		})
 		actions = append(actions, action{turnOff, candidates[0]})
 		for _, node := range candidates[1:] {
@@ -63,26 +60,16 @@ func plan(nodes []facts, s situation, settings Settings, now time.Time) (actions
 	return actions, held
 }
 
-// patch returns the merge patch (RFC 7386) of an action. With UID and resource version it takes effect only on the very node that
-// was decided on, and only if nothing about it has changed since: its kubelet may be back.
-func (a action) patch(now time.Time) ([]byte, error) {
-	annotations := map[string]any{}
+// of returns the record with the change of an action.
+func (a action) of(record attempts, now time.Time, known func(id string) bool) attempts {
+	one := a.node.attempt
 	switch a.kind {
 	case turnOff:
-		annotations[AttemptAnnotation] = now.UTC().Format(time.RFC3339)
+		one.At, one.Count = now.UTC().Truncate(time.Second), one.Count+1
 	case markFenced:
-		annotations[FencedAnnotation] = now.UTC().Format(time.RFC3339)
+		one.Fenced = true
 	case clear:
-		annotations[AttemptAnnotation], annotations[FencedAnnotation] = nil, nil
+		return record.with(a.node.machine, nil, known)
 	}
-	var patch struct {
-		Metadata struct {
-			UID             types.UID      `json:"uid"`
-			ResourceVersion string         `json:"resourceVersion"`
-			Annotations     map[string]any `json:"annotations"`
-		} `json:"metadata"`
-	}
-	patch.Metadata.UID, patch.Metadata.ResourceVersion = a.node.UID, a.node.ResourceVersion
-	patch.Metadata.Annotations = annotations
-	return json.Marshal(patch)
+	return record.with(a.node.machine, &one, known)
 }

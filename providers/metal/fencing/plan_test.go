@@ -1,14 +1,13 @@
 package fencing
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
@@ -26,11 +25,11 @@ var settings = Settings{Enabled: true, After: 5 * time.Minute, MaxUnknownPercent
 // calm is a situation in which nothing but a node itself holds its machine's power-off.
 var calm = situation{nodes: 10, silent: 1, answering: long, ownKnown: true}
 
-// nodeOf builds a node of words: ready, notReady or unknownReady; excluded, control, deleting; attempted or odd, fenced.
+// nodeOf builds a node of words: ready, notReady or unknownReady; excluded, control, deleting; stranger, which has no provider ID.
 func nodeOf(name, words string) *v1.Node {
 	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: name, UID: "uid", ResourceVersion: "7", Annotations: map[string]string{"a": "b"}, Labels: map[string]string{},
-	}}
+	}, Spec: v1.NodeSpec{ProviderID: "metal://" + name}}
 	ready := map[string]v1.ConditionStatus{"ready": v1.ConditionTrue, "notReady": v1.ConditionFalse, "unknownReady": v1.ConditionUnknown}
 	for word := range strings.FieldsSeq(words) {
 		if status, ok := ready[word]; ok {
@@ -43,15 +42,23 @@ func nodeOf(name, words string) *v1.Node {
 			node.Labels[nodestate.ControlPlaneLabel] = ""
 		case "deleting":
 			node.DeletionTimestamp = &metav1.Time{Time: now}
-		case "attempted":
-			node.Annotations[AttemptAnnotation] = "2030-01-01T11:00:00Z"
-		case "odd":
-			node.Annotations[AttemptAnnotation] = "yes"
-		case "fenced":
-			node.Annotations[FencedAnnotation] = "2030-01-01T11:00:30Z"
+		case "stranger":
+			node.Spec.ProviderID = ""
 		}
 	}
 	return node
+}
+
+// machineOf is the machine of a node.
+func machineOf(name string) *Machine { return &Machine{ID: name, ProviderID: "metal://" + name} }
+
+// read returns the facts of a node of words, with attempted and fenced, which the record says of its machine.
+func read(name, words string, power nodestate.Power, own bool) facts {
+	f := factsOf(nodeOf(name, words), machineOf(name), power, own)
+	if strings.Contains(words, "attempted") {
+		f.attempt, f.attempted = attempt{At: now.Add(-time.Hour), Count: 1, Fenced: strings.Contains(words, "fenced")}, true
+	}
+	return f
 }
 
 func TestPlan(t *testing.T) {
@@ -61,29 +68,36 @@ func TestPlan(t *testing.T) {
 		change func(*facts, *situation, *Settings)
 		want   string
 	}{
-		"silent, with power":              {"unknownReady", nodestate.On, nil, "off"},
-		"silent for exactly long enough":  {"unknownReady", nodestate.On, func(f *facts, _ *situation, _ *Settings) { f.silentSince = now.Add(-5 * time.Minute) }, "off"},
-		"silent, but not for long":        {"unknownReady", nodestate.On, func(f *facts, _ *situation, _ *Settings) { f.silentSince = now.Add(-299 * time.Second) }, "not-silent-for-long"},
-		"not enabled":                     {"unknownReady", nodestate.On, func(_ *facts, _ *situation, s *Settings) { s.Enabled = false }, ""},
-		"ready":                           {"ready", nodestate.On, nil, ""},
-		"a kubelet that is not ready":     {"notReady", nodestate.On, nil, ""},
-		"no condition":                    {"", nodestate.On, nil, ""},
-		"being deleted":                   {"unknownReady deleting", nodestate.On, nil, ""},
-		"off":                             {"unknownReady", nodestate.Off, nil, ""},
-		"power unknown":                   {"unknownReady", nodestate.Unknown, nil, "power-unknown"},
-		"somebody's controller":           {"unknownReady", nodestate.Unverified, nil, "unverified-bmc"},
-		"excluded":                        {"unknownReady excluded", nodestate.On, nil, "excluded"},
-		"of the control plane":            {"unknownReady control", nodestate.On, nil, "control-plane"},
-		"this replica's":                  {"unknownReady", nodestate.On, func(f *facts, _ *situation, _ *Settings) { f.own = true }, "own-machine"},
-		"whose replica, nobody knows":     {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.ownKnown = false }, "own-machine-unknown"},
-		"as many as may be":               {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.nodes, s.silent = 100, 49 }, "off"},
-		"too many":                        {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.nodes, s.silent = 100, 50 }, "too-many-unknown"},
-		"one of three":                    {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.nodes = 3 }, "off"},
-		"one of two":                      {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.nodes = 2 }, "too-many-unknown"},
-		"the API server is silent":        {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.answering = time.Time{} }, "api-server"},
-		"the API server was silent":       {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.answering = now.Add(-299 * time.Second) }, "api-server"},
-		"it failed a moment ago":          {"unknownReady attempted", nodestate.On, func(f *facts, _ *situation, _ *Settings) { f.notBefore = now.Add(time.Second) }, "failed-before"},
-		"it failed a while ago":           {"unknownReady attempted", nodestate.On, func(f *facts, _ *situation, _ *Settings) { f.notBefore = now }, "off"},
+		"silent, with power":             {"unknownReady", nodestate.On, nil, "off"},
+		"silent for exactly long enough": {"unknownReady", nodestate.On, func(f *facts, _ *situation, _ *Settings) { f.silentSince = now.Add(-5 * time.Minute) }, "off"},
+		"silent, but not for long":       {"unknownReady", nodestate.On, func(f *facts, _ *situation, _ *Settings) { f.silentSince = now.Add(-299 * time.Second) }, "not-silent-for-long"},
+		"not enabled":                    {"unknownReady", nodestate.On, func(_ *facts, _ *situation, s *Settings) { s.Enabled = false }, ""},
+		"ready":                          {"ready", nodestate.On, nil, ""},
+		"a kubelet that is not ready":    {"notReady", nodestate.On, nil, ""},
+		"no condition":                   {"", nodestate.On, nil, ""},
+		"being deleted":                  {"unknownReady deleting", nodestate.On, nil, ""},
+		"off":                            {"unknownReady", nodestate.Off, nil, ""},
+		"power unknown":                  {"unknownReady", nodestate.Unknown, nil, "power-unknown"},
+		"somebody's controller":          {"unknownReady", nodestate.Unverified, nil, "unverified-bmc"},
+		"not proven":                     {"unknownReady stranger", nodestate.On, nil, "unproven-machine"},
+		"the inventory names another":    {"unknownReady", nodestate.On, func(f *facts, _ *situation, _ *Settings) { f.machine = "" }, "unproven-machine"},
+		"another node is the machine":    {"unknownReady", nodestate.On, func(f *facts, _ *situation, _ *Settings) { f.twins = []string{"n2"} }, "several-nodes"},
+		"no record":                      {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.unrecorded = true }, "no-record"},
+		"excluded":                       {"unknownReady excluded", nodestate.On, nil, "excluded"},
+		"of the control plane":           {"unknownReady control", nodestate.On, nil, "control-plane"},
+		"this replica's":                 {"unknownReady", nodestate.On, func(f *facts, _ *situation, _ *Settings) { f.own = true }, "own-machine"},
+		"whose replica, nobody knows":    {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.ownKnown = false }, "own-machine-unknown"},
+		"as many as may be":              {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.nodes, s.silent = 100, 49 }, "off"},
+		"too many":                       {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.nodes, s.silent = 100, 50 }, "too-many-unknown"},
+		"one of three":                   {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.nodes = 3 }, "off"},
+		"one of two":                     {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.nodes = 2 }, "too-many-unknown"},
+		"the API server is silent":       {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.answering = time.Time{} }, "api-server"},
+		"the API server was silent":      {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.answering = now.Add(-299 * time.Second) }, "api-server"},
+		"it failed a moment ago":         {"unknownReady attempted", nodestate.On, func(f *facts, _ *situation, _ *Settings) { f.attempt.At = now.Add(-59 * time.Second) }, "failed-before"},
+		"it failed again and again": {"unknownReady attempted", nodestate.On, func(f *facts, _ *situation, _ *Settings) {
+			f.attempt = attempt{At: now.Add(-599 * time.Second), Count: 1000}
+		}, "failed-before"},
+		"it failed a while ago":           {"unknownReady attempted", nodestate.On, func(f *facts, _ *situation, _ *Settings) { f.attempt.At = now.Add(-time.Minute) }, "off"},
 		"another one is being turned off": {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.attempting = true }, "one-at-a-time"},
 		"another one was turned off":      {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.lastAttempt = now.Add(-59 * time.Second) }, "rate-limit"},
 		"another leader may be at it": {"unknownReady", nodestate.On, func(_ *facts, s *situation, c *Settings) {
@@ -96,13 +110,13 @@ func TestPlan(t *testing.T) {
 		"off, while an attempt goes on":    {"unknownReady attempted", nodestate.Off, func(_ *facts, s *situation, _ *Settings) { s.attempting = true }, ""},
 		"off, and known to be":             {"unknownReady attempted fenced", nodestate.Off, nil, ""},
 		"on and ready again":               {"ready attempted fenced", nodestate.On, nil, "clear"},
-		"on and ready, it had failed":      {"ready odd", nodestate.On, nil, "clear"},
-		"on and ready, not enabled by now": {"ready attempted fenced", nodestate.On, func(_ *facts, _ *situation, s *Settings) { s.Enabled = false }, "clear"},
+		"on and ready, it had failed":      {"ready attempted", nodestate.On, nil, "clear"},
+		"on and ready, not enabled by now": {"ready attempted fenced", nodestate.On, func(_ *facts, _ *situation, s *Settings) { s.Enabled = false }, ""},
 		"ready, but power unknown":         {"ready attempted fenced", nodestate.Unknown, nil, ""},
 		"booting":                          {"notReady attempted fenced", nodestate.On, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, s, c := factsOf(nodeOf("n1", test.node), test.power, false), calm, settings
+			f, s, c := read("n1", test.node, test.power, false), calm, settings
 			f.silentSince = long
 			if test.change != nil {
 				test.change(&f, &s, &c)
@@ -122,8 +136,8 @@ func TestPlan(t *testing.T) {
 // One machine at a time, and the one whose last attempt is the longest ago first: one that fails forever holds up no other.
 func TestOrder(t *testing.T) {
 	node := func(name string, attempted, silentSince time.Time) facts {
-		f := factsOf(nodeOf(name, "unknownReady"), nodestate.On, false)
-		f.attempted, f.silentSince = attempted, silentSince
+		f := read(name, "unknownReady", nodestate.On, false)
+		f.attempt.At, f.silentSince = attempted, silentSince
 		return f
 	}
 	nodes := []facts{
@@ -147,42 +161,66 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// A patch depends on the node as it was seen, and touches our annotations alone.
-func TestPatches(t *testing.T) {
-	node := nodeOf("n1", "unknownReady")
+// The record has what was done to machines of the inventory, and nothing that a Node says.
+func TestRecord(t *testing.T) {
+	f := read("n1", "unknownReady", nodestate.On, false)
+	record := attempts{Machines: map[string]attempt{"gone": {Count: 1}, "n2": {At: long, Count: 2}}}
+	known := func(id string) bool { return id != "gone" }
 	for _, step := range []struct {
 		kind kind
-		want map[string]string
+		want attempts
 	}{
-		{turnOff, map[string]string{"a": "b", AttemptAnnotation: "2030-01-01T12:00:00Z"}},
-		{markFenced, map[string]string{"a": "b", AttemptAnnotation: "2030-01-01T12:00:00Z", FencedAnnotation: "2030-01-01T12:00:00Z"}},
-		{clear, map[string]string{"a": "b"}},
+		{turnOff, attempts{Last: now, Machines: map[string]attempt{"n1": {At: now, Count: 1}, "n2": {At: long, Count: 2}}}},
+		{markFenced, attempts{Last: now, Machines: map[string]attempt{"n1": {At: now, Count: 1, Fenced: true}, "n2": {At: long, Count: 2}}}},
+		{clear, attempts{Last: now, Machines: map[string]attempt{"n2": {At: long, Count: 2}}}},
 	} {
-		patch, err := action{step.kind, factsOf(node, nodestate.On, false)}.patch(now)
-		if err != nil || !strings.Contains(string(patch), `"uid":"uid","resourceVersion":"7"`) {
-			t.Fatalf("%s, %v", patch, err)
+		record = action{step.kind, f}.of(record, now, known)
+		if diff := cmp.Diff(step.want, record); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", step.kind, diff)
 		}
-		before, err := json.Marshal(node)
-		if err != nil {
-			t.Fatal(err)
+		f.attempt, f.attempted = record.of("n1")
+	}
+	text := `{"last":"2999-01-01T00:00:00Z","machines":{"n1":{"at":"2999-01-01T00:00:00Z","count":-7}}}`
+	if read, err := decode(text, now); err != nil || !read.Last.Equal(now) || !read.Machines["n1"].At.Equal(now) || read.Machines["n1"].Count != 0 {
+		t.Errorf("a time that has not come yet: %+v, %v", read, err)
+	}
+}
+
+// One node says that it is a machine which another one is: neither is proven alone. The inventory's word keeps a machine on.
+func TestProof(t *testing.T) {
+	twins := twinsOf(map[string][]string{"evil": {"cp-1", "evil"}, "cp-1": {"cp-1"}, "n2": {"n2"}, "none": nil})
+	if diff := cmp.Diff(map[string][]string{"evil": {"cp-1"}, "cp-1": {"evil"}}, twins); diff != "" {
+		t.Errorf("twins (-want +got):\n%s", diff)
+	}
+	evil := nodeOf("worker-7", "unknownReady")
+	evil.Spec.ProviderID = "metal://cp-1"
+	for name, test := range map[string]struct {
+		named *Machine
+		want  hold
+	}{
+		"no machine has its name": {nil, heldUnproven},
+		"its name is another's":   {machineOf("worker-7"), heldUnproven},
+	} {
+		f := factsOf(evil, test.named, nodestate.On, false)
+		if f.silentSince = long; holdOf(f, calm, settings, now) != test.want {
+			t.Errorf("%s: held %q", name, holdOf(f, calm, settings, now))
 		}
-		after, err := jsonpatch.MergePatch(before, patch)
-		if err != nil {
-			t.Fatal(err)
-		}
-		node = &v1.Node{}
-		if err := json.Unmarshal(after, node); err != nil {
-			t.Fatal(err)
-		}
-		if fmt.Sprint(node.Annotations) != fmt.Sprint(step.want) {
-			t.Errorf("annotations %v, want %v", node.Annotations, step.want)
-		}
+	}
+	own := machineOf("n1")
+	own.ControlPlane = true
+	if f := factsOf(nodeOf("n1", "unknownReady"), own, nodestate.On, false); holdOf(f, calm, settings, now) != heldControl {
+		t.Errorf("of the control plane by the inventory: held %q", holdOf(f, calm, settings, now))
+	}
+	own = machineOf("n1")
+	own.Maintenance = true
+	if f := factsOf(nodeOf("n1", "unknownReady"), own, nodestate.On, false); holdOf(f, calm, settings, now) != heldExcluded {
+		t.Errorf("under maintenance: held %q", holdOf(f, calm, settings, now))
 	}
 }
 
 // Whatever there is, at most one machine is turned off, and only one that everything speaks for.
 func TestNothingIsTurnedOffWithoutAReason(t *testing.T) {
-	words := []string{"ready", "notReady", "unknownReady", "excluded", "control", "deleting", "attempted", "odd", "fenced"}
+	words := []string{"ready", "notReady", "unknownReady", "excluded", "control", "deleting", "attempted", "fenced", "stranger"}
 	rapid.Check(t, func(t *rapid.T) {
 		ago := func(name string) time.Time {
 			return now.Add(-time.Duration(rapid.IntRange(0, 700).Draw(t, name)) * time.Second)
@@ -194,10 +232,16 @@ func TestNothingIsTurnedOffWithoutAReason(t *testing.T) {
 		var nodes []facts
 		for i := range s.nodes {
 			drawn := rapid.SliceOfNDistinct(rapid.SampledFrom(words), 0, 3, rapid.ID[string]).Draw(t, "node")
-			f := factsOf(nodeOf(fmt.Sprint("n", i), strings.Join(drawn, " ")),
+			f := read(fmt.Sprint("n", i), strings.Join(drawn, " "),
 				rapid.SampledFrom([]nodestate.Power{nodestate.Unknown, nodestate.On, nodestate.Off, nodestate.Unverified}).Draw(t, "power"),
 				rapid.IntRange(0, 9).Draw(t, "own") == 0)
-			f.silentSince, f.notBefore = ago("silentSince"), now.Add(time.Duration(rapid.IntRange(-9, 1).Draw(t, "notBefore"))*time.Second)
+			f.silentSince = ago("silentSince")
+			if f.attempted {
+				f.attempt.At = ago("attempt")
+			}
+			if rapid.IntRange(0, 9).Draw(t, "twin") == 0 {
+				f.twins = []string{"twin"}
+			}
 			if f.Silent {
 				s.silent++
 			}
@@ -211,8 +255,8 @@ func TestNothingIsTurnedOffWithoutAReason(t *testing.T) {
 			}
 			turned++
 			f := action.node
-			if !f.Silent || f.Ready || f.Deleting || f.excluded || f.controlPlane || f.own || f.fenced || f.Power != nodestate.On || held[f.Name] != "" ||
-				now.Sub(f.silentSince) < settings.After || now.Before(f.notBefore) {
+			if !f.Silent || f.Ready || f.Deleting || f.excluded || f.controlPlane || f.own || f.attempt.Fenced || f.machine == "" || len(f.twins) > 0 || f.Power != nodestate.On || held[f.Name] != "" ||
+				now.Sub(f.silentSince) < settings.After || now.Before(f.attempt.notBefore()) {
 				t.Fatalf("turned off: %+v", f)
 			}
 		}

@@ -63,6 +63,12 @@ func (i *Index) Get(id string) (*config.Machine, bool) {
 	return machine, ok
 }
 
+// Named returns the machine with a name.
+func (i *Index) Named(name string) (*config.Machine, bool) {
+	machine, ok := i.byName[name]
+	return machine, ok
+}
+
 // Find returns the machine of a node. The error is provider.ErrInstanceNotFound if there is no machine, a provider.TerminalError if the
 // node's provider ID is not that of a machine, and a *ConflictError if that cannot be decided.
 func (i *Index) Find(node *v1.Node) (*config.Machine, error) {

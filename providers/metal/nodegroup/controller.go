@@ -34,7 +34,7 @@ type BMC interface {
 	TurnOff(ctx context.Context, machine *config.Machine) error
 }
 
-// Options are what the controller works with. All but Registerer, Changed, BMC and Period are required.
+// Options are what the controller works with. All but Registerer, Fenced, Changed, BMC and Period are required.
 type Options struct {
 	// Config returns the config in force.
 	Config func() *config.CloudConfig
@@ -51,6 +51,8 @@ type Options struct {
 	MachinesOf func(*v1.Node) []string
 	// Self is what this replica knows of its own machine.
 	Self func() (self.Replica, error)
+	// Fenced reports whether a machine was turned off because its node was silent, and nobody has turned it on since. Nil: none ever is.
+	Fenced func(id string) bool
 	// Changed is called when a machine has fallen asleep, or is to be awake.
 	Changed func()
 	// BMC changes the power of machines. Nil: their management controllers, as the config says.
@@ -99,6 +101,9 @@ func New(options Options) (*Controller, error) {
 	}
 	if options.Changed == nil {
 		options.Changed = func() {}
+	}
+	if options.Fenced == nil {
+		options.Fenced = func(string) bool { return false }
 	}
 	if options.BMC == nil {
 		options.BMC = controllers{}
@@ -204,7 +209,11 @@ func (c *Controller) look(ctx context.Context) (snapshot, error) {
 	seen := snapshot{groups: groupsOf(c.options.Config()), machines: map[string]facts{}, configs: map[string]*config.Machine{}}
 	for _, group := range seen.groups {
 		for _, m := range group.machines {
-			f := factsOf(m, c.recorded, c.options.Observe(m.ID), nodeFactsOf(nodes[m.ID], own))
+			found := nodeFactsOf(nodes[m.ID], own)
+			if c.options.Fenced(m.ID) {
+				found.held = "fenced"
+			}
+			f := factsOf(m, c.recorded, c.options.Observe(m.ID), found)
 			seen.machines[m.ID], seen.configs[m.ID] = c.told[m.ID].of(f), m
 		}
 	}
