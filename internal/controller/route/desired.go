@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-ccm/mooring/internal/prefixes"
 )
 
 // membership says what may be done with routes to a node.
@@ -118,6 +120,8 @@ type desired struct {
 	wants []want
 	// presumed are the routes of the nodes that are presumed to be ours, in the same order.
 	presumed []want
+	// claims are the pod CIDRs of all nodes, whoever makes their routes, in the same order.
+	claims []prefixes.Claim
 }
 
 // desire turns all nodes of the cluster into what has to be true of the routes.
@@ -133,6 +137,9 @@ func desire(members []member, clusterCIDRs []netip.Prefix) desired {
 				continue // one route serves both
 			}
 			t.destinations = append(t.destinations, destination)
+			if destination.prefix.IsValid() {
+				d.claims = append(d.claims, prefixes.Claim{Owner: node.Name, Prefix: destination.prefix})
+			}
 			w := want{
 				node: types.NodeName(node.Name), uid: node.UID,
 				cidr: cidr, destination: destination, addresses: node.Status.Addresses, shown: member.shown,

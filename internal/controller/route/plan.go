@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/internal/prefixes"
 )
 
 // kind is what is done to a route.
@@ -61,7 +63,7 @@ func (a action) wanted() *cloudprovider.Route {
 type problem string
 
 const (
-	// podCIDRConflict wants are for a destination that another node has.
+	// podCIDRConflict wants are for a destination that another node has, or a part of one.
 	podCIDRConflict problem = "PodCIDRConflict"
 	// routeTableFull wants find no room in the cloud's route table.
 	routeTableFull problem = "RouteTableFull"
@@ -160,8 +162,16 @@ func (p *planner) assign() {
 	for _, w := range p.wants {
 		claimants[w.destination] = append(claimants[w.destination], w)
 	}
+	others := p.overlapped()
 	for _, w := range p.wants {
 		winner := p.winner(w.destination, claimants[w.destination])
+		other, overlaps := others[prefixes.Claim{Owner: string(w.node), Prefix: w.destination.prefix}]
+		if winner == w.node && overlaps && !p.delivered(w) {
+			p.plan.unmet = append(p.plan.unmet, w)
+			p.notice(podCIDRConflict, w, fmt.Sprintf("The pod CIDR %s overlaps %s of node %s, and gets no route: delete one of the two nodes, "+
+				"so that it registers anew with a pod CIDR of its own", w.cidr, other.Prefix, other.Owner))
+			continue
+		}
 		if winner == w.node {
 			p.holders[w.destination] = w
 			continue
@@ -172,11 +182,29 @@ func (p *planner) assign() {
 	}
 }
 
+// overlapped returns the claims that overlap another node's which counts before them. A kubelet may register its node with any pod CIDR: a new
+// route to a part of another node's would take its packets.
+func (p *planner) overlapped() map[prefixes.Claim]prefixes.Claim {
+	overlapped := map[prefixes.Claim]prefixes.Claim{}
+	var held prefixes.Held
+	for _, claim := range prefixes.Rank(p.claims) {
+		if other, taken := held.Take(claim); !taken && other.Owner != claim.Owner && other.Prefix != claim.Prefix {
+			overlapped[claim] = other
+		}
+	}
+	return overlapped
+}
+
+// delivered reports whether a want has its route already. What works stays.
+func (p *planner) delivered(w want) bool {
+	return slices.ContainsFunc(p.routes[w.destination], func(r *cloudprovider.Route) bool { return r.TargetNode == w.node && !r.Blackhole })
+}
+
 // winner returns the node that a destination is given to. Who has the route keeps it, because taking it away would break what
 // works; somebody else's node keeps it as well.
 func (p *planner) winner(d destination, claimants []want) types.NodeName {
 	for _, w := range claimants {
-		if slices.ContainsFunc(p.routes[d], func(r *cloudprovider.Route) bool { return r.TargetNode == w.node && !r.Blackhole }) {
+		if p.delivered(w) {
 			return w.node
 		}
 	}

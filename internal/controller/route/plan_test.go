@@ -315,6 +315,33 @@ func TestPlanWithNodesThatAreNotOurs(t *testing.T) {
 	})
 }
 
+// A kubelet registers its node with a part of another node's pod CIDR, or with all of them.
+func TestPlanWithPodCIDRsThatOverlap(t *testing.T) {
+	older, evil := node("older", "10.99.1.0/24"), node("evil", "10.99.1.0/25").created(time.Hour)
+	broad := node("broad", "10.120.0.0/16").created(-time.Hour)
+	mine, yours := node("mine", "10.120.1.0/24"), node("yours", "10.120.2.0/24")
+	outside := func(node, cidr string) string { return "PodCIDROutsideClusterCIDRs " + node + " " + cidr }
+	runPlanCases(t, []planCase{
+		{
+			name: "a part of an older node's gets no route", nodes: []member{evil, older},
+			want: []string{"create 10.99.1.0/24 by older", "PodCIDRConflict evil 10.99.1.0/25", outside("older", "10.99.1.0/24")},
+		},
+		{
+			name: "a route that is there stays", nodes: []member{evil, older},
+			routes: []*cloudprovider.Route{route("01", "10.99.1.0/25", "evil"), route("02", "10.99.1.0/24", "older")},
+			want:   []string{outside("older", "10.99.1.0/24"), outside("evil", "10.99.1.0/25")},
+		},
+		{
+			name: "a broad one of the oldest node costs no other its route", nodes: []member{mine, yours, broad},
+			want: []string{"create 10.120.1.0/24 by mine", "create 10.120.2.0/24 by yours", "PodCIDRConflict broad 10.120.0.0/16"},
+		},
+		{
+			name: "a part of a foreign node's gets no route", nodes: []member{node("foreign", "10.120.7.0/24").as(others), node("evil", "10.120.7.7/32").created(time.Hour)},
+			want: []string{"PodCIDRConflict evil 10.120.7.7/32"},
+		},
+	})
+}
+
 func TestPlanWithAPodCIDRThatTwoNodesHave(t *testing.T) {
 	older, younger := node("z-older", "10.120.0.0/24"), node("a-younger", "10.120.0.0/24").created(time.Hour)
 	conflict := func(loser string) string { return "PodCIDRConflict " + loser + " 10.120.0.0/24" }

@@ -24,7 +24,7 @@ type Settings struct {
 	DrainWait time.Duration
 	// PodRoutes says whether routes to pods are announced.
 	PodRoutes bool
-	// PodCIDRs are the ranges in which those of nodes have to be; none: anywhere.
+	// PodCIDRs are the ranges in which those of nodes have to be; none: nothing is announced.
 	PodCIDRs []netip.Prefix
 	// Unprobed says that kube-proxies are not asked how they are: all count as healthy.
 	Unprobed bool

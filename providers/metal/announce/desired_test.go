@@ -27,7 +27,7 @@ type cluster struct {
 func newCluster() *cluster {
 	return &cluster{Input: Input{
 		Now: start,
-		Settings: Settings{Selector: labels.Everything(), ClusterNextHops: 2, LocalNextHops: 64,
+		Settings: Settings{PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd01::/16")}, Selector: labels.Everything(), ClusterNextHops: 2, LocalNextHops: 64,
 			DrainWait: 30 * time.Second, PodRoutes: true},
 		Nodes:     map[string]model.Node{},
 		Services:  map[types.NamespacedName]model.Service{},

@@ -34,8 +34,8 @@ type Announcement struct {
 	// PodRoutes says whether the ranges of pod addresses of the nodes are announced. Default: true.
 	PodRoutes *bool `json:"podRoutes,omitempty"`
 	// PodCIDRs are the prefixes in which the ranges of pod addresses of the nodes have to be. A range outside of them is not
-	// announced: a kubelet may claim any when it registers its node. Default: those of --cluster-cidr. Without either, a range is
-	// announced unless it has an address of a node. One with addresses of a pool never is.
+	// announced: a kubelet may claim any when it registers its node. Default: those of --cluster-cidr. Without either, none
+	// is announced. One with addresses of a pool, or that overlaps another node's, never is.
 	PodCIDRs []string `json:"podCIDRs,omitempty"`
 	// Health says how a node that does not work is noticed.
 	Health Health `json:"health,omitzero"`

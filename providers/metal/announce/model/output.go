@@ -77,14 +77,14 @@ type PodReason string
 
 // The reasons of ranges.
 const (
-	// PodsOfOtherNode: the owner has the same range and came first.
+	// PodsOfOtherNode: the owner has a part of the range, and came first or has a range of the usual length.
 	PodsOfOtherNode PodReason = "OtherNode"
 	// PodsWithoutAddress: the node has no InternalIP of the family.
 	PodsWithoutAddress PodReason = "NoInternalIPOfFamily"
 	// PodsOutside: the range is not within those of the cluster's pods.
 	PodsOutside PodReason = "OutsidePodCIDRs"
-	// PodsOverNode: the range holds an address of the node that is the owner.
-	PodsOverNode PodReason = "OverlapsNode"
+	// PodsOfNoNode: the range is longer or shorter than that of any node's pods.
+	PodsOfNoNode PodReason = "UnusualLength"
 	// PodsOverPool: the range has addresses of the pool that is the owner.
 	PodsOverPool PodReason = "OverlapsPool"
 )
@@ -101,13 +101,13 @@ type PodProblem struct {
 func (p PodProblem) Message() string {
 	switch p.Reason {
 	case PodsOfOtherNode:
-		return "node " + p.Owner + " has the same range"
+		return "it overlaps the range of node " + p.Owner
 	case PodsWithoutAddress:
 		return "the node has no InternalIP of the same family"
 	case PodsOutside:
-		return "it is not within announcement.podCIDRs, or else --cluster-cidr"
-	case PodsOverNode:
-		return "it holds an InternalIP of node " + p.Owner
+		return "it is not within announcement.podCIDRs, or else --cluster-cidr; one of them has to be set"
+	case PodsOfNoNode:
+		return "the range of a node's pods is from /16 to /30, or from /48 to /126 in IPv6"
 	case PodsOverPool:
 		return "it overlaps pool " + p.Owner
 	default:

@@ -8,13 +8,14 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/mooring-ccm/mooring/internal/prefixes"
 	"github.com/mooring-ccm/mooring/providers/metal/announce/model"
 )
 
 // Input is everything that decides.
 type Input struct {
 	Nodes map[string]model.Node
-	// Within are the ranges in which those of nodes have to be; none: anywhere.
+	// Within are the ranges in which those of nodes have to be; none: nothing is announced.
 	Within []netip.Prefix
 	// PoolOverlap returns the name of a pool with addresses in a range, or empty if no pool has any. Nil: there are no pools.
 	PoolOverlap func(netip.Prefix) string
@@ -22,70 +23,66 @@ type Input struct {
 
 // Ranges are those of one node.
 type Ranges struct {
-	// Announced are sorted as in the Node.
 	Announced []netip.Prefix
 	Problems  []model.PodProblem
 }
 
-// address is one of a node.
-type address struct {
-	addr netip.Addr
-	node string
-}
-
 // Desired returns which ranges of each node are announced, and why others are not. They follow the Node object alone: a node that
-// does not answer may have pods that do, and no other node has them. Of nodes that claim the same range the one that was there
-// first has it.
+// does not answer may have pods that do, and no other node has them. Of nodes whose claims overlap the one that was there first has its own,
+// unless its length is unusual in the cluster.
 func Desired(in Input) map[string]Ranges {
 	result := make(map[string]Ranges, len(in.Nodes))
-	owners := map[netip.Prefix]string{}
-	taken := in.addresses()
 	seniority := func(a, b model.Node) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name)) }
+	var claims []prefixes.Claim
 	for _, node := range slices.SortedFunc(maps.Values(in.Nodes), seniority) {
 		var ranges Ranges
 		for _, cidr := range node.PodCIDRs {
 			cidr = cidr.Masked()
-			owner, owned := owners[cidr]
-			problem := in.problem(cidr, taken)
+			problem := in.problem(cidr)
 			switch {
 			case problem != nil:
 				ranges.Problems = append(ranges.Problems, *problem)
-			case owned && owner != node.Name:
-				ranges.Problems = append(ranges.Problems, model.PodProblem{CIDR: cidr, Reason: model.PodsOfOtherNode, Owner: owner})
 			case !node.Address(model.FamilyOf(cidr.Addr())).IsValid():
 				ranges.Problems = append(ranges.Problems, model.PodProblem{CIDR: cidr, Reason: model.PodsWithoutAddress})
-			case !owned:
-				owners[cidr] = node.Name
-				ranges.Announced = append(ranges.Announced, cidr)
+			default:
+				claims = append(claims, prefixes.Claim{Owner: node.Name, Prefix: cidr})
 			}
 		}
 		result[node.Name] = ranges
 	}
+	var held prefixes.Held
+	for _, claim := range prefixes.Rank(claims) {
+		ranges := result[claim.Owner]
+		switch other, taken := held.Take(claim); {
+		case taken:
+			ranges.Announced = append(ranges.Announced, claim.Prefix)
+		case other != claim:
+			ranges.Problems = append(ranges.Problems, model.PodProblem{CIDR: claim.Prefix, Reason: model.PodsOfOtherNode, Owner: other.Owner})
+		}
+		result[claim.Owner] = ranges
+	}
 	return result
 }
 
-// addresses returns those of all nodes, sorted.
-func (in Input) addresses() []address {
-	var all []address
-	for name, node := range in.Nodes {
-		for _, addr := range node.Addresses {
-			all = append(all, address{addr, name})
-		}
-	}
-	slices.SortFunc(all, func(a, b address) int { return cmp.Or(a.addr.Compare(b.addr), cmp.Compare(a.node, b.node)) })
-	return all
-}
+// The lengths that the range of a node's pods may have: one address, or a part of the Internet, is none.
+const (
+	minBits4, maxBits4 = 16, 30
+	minBits6, maxBits6 = 48, 126
+)
 
-// problem returns why a range is nobody's pods, nil if nothing speaks against it. Where the ranges of pods are known, an InternalIP
-// within them is not held against anybody's pods: that is the word of a kubelet too.
-func (in Input) problem(cidr netip.Prefix, taken []address) *model.PodProblem {
+// problem returns why a range is nobody's pods, nil if nothing speaks against it. An InternalIP within the ranges of pods is not held against
+// anybody's: that is the word of a kubelet too.
+func (in Input) problem(cidr netip.Prefix) *model.PodProblem {
 	inside := func(within netip.Prefix) bool { return within.Bits() <= cidr.Bits() && within.Contains(cidr.Addr()) }
-	if len(in.Within) > 0 && !slices.ContainsFunc(in.Within, inside) {
+	if !slices.ContainsFunc(in.Within, inside) {
 		return &model.PodProblem{CIDR: cidr, Reason: model.PodsOutside}
 	}
-	next, _ := slices.BinarySearchFunc(taken, cidr.Addr(), func(a address, addr netip.Addr) int { return a.addr.Compare(addr) })
-	if len(in.Within) == 0 && next < len(taken) && cidr.Contains(taken[next].addr) {
-		return &model.PodProblem{CIDR: cidr, Reason: model.PodsOverNode, Owner: taken[next].node}
+	least, most := minBits4, maxBits4
+	if cidr.Addr().Is6() {
+		least, most = minBits6, maxBits6
+	}
+	if cidr.Bits() < least || cidr.Bits() > most {
+		return &model.PodProblem{CIDR: cidr, Reason: model.PodsOfNoNode}
 	}
 	if in.PoolOverlap != nil {
 		if pool := in.PoolOverlap(cidr); pool != "" {

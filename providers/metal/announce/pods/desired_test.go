@@ -40,22 +40,24 @@ func TestRangesThatAreNotBelieved(t *testing.T) {
 		reason  model.PodReason
 		owner   string
 	}{
-		"within":                               {"10.244.2.0/24", within, "", ""},
-		"within, IPv6":                         {"fd01:0:0:2::/64", within, "", ""},
-		"all of it":                            {"10.244.0.0/16", within, "", ""},
-		"more than that":                       {"10.0.0.0/8", within, model.PodsOutside, ""},
-		"everything":                           {"0.0.0.0/0", within, model.PodsOutside, ""},
-		"everything, IPv6":                     {"::/0", within, model.PodsOutside, ""},
-		"outside":                              {"198.51.100.0/24", within, model.PodsOutside, ""},
-		"outside, where nothing says what is":  {"198.51.100.0/24", nil, "", ""},
-		"everything, where nothing says it":    {"0.0.0.0/0", nil, model.PodsOverNode, "n1"},
-		"the address of another node":          {"10.0.0.1/32", nil, model.PodsOverNode, "n1"},
-		"addresses of nodes, IPv6":             {"fd00::/64", nil, model.PodsOverNode, "n1"},
-		"a load balancer":                      {"192.0.2.7/32", nil, model.PodsOverPool, "public"},
-		"a pool within the ranges of pods":     {"192.0.2.0/25", []netip.Prefix{prefix("192.0.0.0/16")}, model.PodsOverPool, "public"},
-		"a node's address in ranges of pods":   {"10.0.0.0/24", []netip.Prefix{prefix("10.0.0.0/8")}, "", ""},
-		"the same range as another node":       {"10.244.1.0/24", within, model.PodsOfOtherNode, "n1"},
-		"bits beyond the prefix are left away": {"10.244.2.9/24", within, "", ""},
+		"within":                                {"10.244.2.0/24", within, "", ""},
+		"within, IPv6":                          {"fd01:0:0:2::/64", within, "", ""},
+		"all of it":                             {"10.244.0.0/16", within, model.PodsOfOtherNode, "n1"},
+		"a part of another node's":              {"10.244.1.0/25", within, model.PodsOfOtherNode, "n1"},
+		"an address of another node's":          {"10.244.1.7/32", within, model.PodsOfNoNode, ""},
+		"an address, IPv6":                      {"fd01::7/128", within, model.PodsOfNoNode, ""},
+		"more than that":                        {"10.0.0.0/8", within, model.PodsOutside, ""},
+		"everything":                            {"0.0.0.0/0", within, model.PodsOutside, ""},
+		"everything, IPv6":                      {"::/0", within, model.PodsOutside, ""},
+		"outside":                               {"198.51.100.0/24", within, model.PodsOutside, ""},
+		"somewhere, where nothing says what is": {"198.51.100.0/24", nil, model.PodsOutside, ""},
+		"a Service, where nothing says it":      {"10.96.0.0/12", nil, model.PodsOutside, ""},
+		"the address of another node":           {"10.0.0.1/32", nil, model.PodsOutside, ""},
+		"an eighth of the ranges of pods":       {"10.0.0.0/11", []netip.Prefix{prefix("10.0.0.0/8")}, model.PodsOfNoNode, ""},
+		"a pool within the ranges of pods":      {"192.0.2.0/25", []netip.Prefix{prefix("192.0.0.0/16")}, model.PodsOverPool, "public"},
+		"a node's address in ranges of pods":    {"10.0.0.0/24", []netip.Prefix{prefix("10.0.0.0/8")}, "", ""},
+		"the same range as another node":        {"10.244.1.0/24", within, model.PodsOfOtherNode, "n1"},
+		"bits beyond the prefix are left away":  {"10.244.2.9/24", within, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			claimed := prefix(test.claimed)
@@ -80,8 +82,19 @@ func TestRangesThatAreNotBelieved(t *testing.T) {
 	}
 }
 
+// A claim of the whole range of pods, by the oldest node, costs no other its own.
+func TestABroadClaimTakesNothing(t *testing.T) {
+	out := Desired(Input{
+		Nodes:  nodes([]netip.Prefix{prefix("10.244.0.0/16")}, []netip.Prefix{prefix("10.244.1.0/24")}, []netip.Prefix{prefix("10.244.2.0/24")}),
+		Within: []netip.Prefix{prefix("10.244.0.0/16")},
+	})
+	if len(out["n1"].Announced) > 0 || len(out["n2"].Announced) != 1 || len(out["n3"].Announced) != 1 {
+		t.Errorf("%+v", out)
+	}
+}
+
 // TestNoNodeTakesFromAnother has nodes claim any ranges: what is announced is announced once, within the ranges of pods, and never
-// over an address of a node or of a pool.
+// over a part of another's or of a pool.
 func TestNoNodeTakesFromAnother(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		claims := rapid.SampledFrom([]string{"10.244.0.0/24", "10.244.1.0/24", "10.244.0.0/16", "10.0.0.0/30", "10.0.0.2/32", "0.0.0.0/0",
@@ -105,8 +118,13 @@ func TestNoNodeTakesFromAnother(t *testing.T) {
 					t.Fatalf("%s is announced for %s and %s", cidr, owners[cidr], name)
 				}
 				owners[cidr] = name
-				if pool(cidr) != "" || len(in.Within) > 0 && !in.Within[0].Contains(cidr.Addr()) && !in.Within[1].Contains(cidr.Addr()) {
+				if pool(cidr) != "" || len(in.Within) == 0 || !in.Within[0].Contains(cidr.Addr()) && !in.Within[1].Contains(cidr.Addr()) {
 					t.Fatalf("%s is announced for %s", cidr, name)
+				}
+				for other, owner := range owners {
+					if other != cidr && other.Overlaps(cidr) {
+						t.Fatalf("%s of %s and %s of %s overlap", other, owner, cidr, name)
+					}
 				}
 				for other, node := range in.Nodes {
 					if slices.ContainsFunc(node.Addresses, cidr.Contains) {
@@ -116,7 +134,7 @@ func TestNoNodeTakesFromAnother(t *testing.T) {
 			}
 			for _, cidr := range in.Nodes[name].PodCIDRs { // nothing goes without a word
 				about := func(problem model.PodProblem) bool { return problem.CIDR == cidr }
-				if owners[cidr] != name && !slices.ContainsFunc(of.Problems, about) {
+				if !slices.Contains(of.Announced, cidr) && !slices.ContainsFunc(of.Problems, about) {
 					t.Fatalf("nothing is said of %s of %s", cidr, name)
 				}
 			}
