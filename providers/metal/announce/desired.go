@@ -220,7 +220,7 @@ func (in Input) announceServices(out *Output) {
 		states[addr] = state
 		if len(state.NextHops) > 0 {
 			prefix := netip.PrefixFrom(addr, addr.BitLen())
-			out.Table[prefix] = routing.Route{Prefix: prefix, NextHops: state.NextHops, Kind: routing.ServiceAddress, Pool: state.Pool,
+			out.Table[prefix] = routing.Route{Prefix: prefix, NextHops: state.NextHops, Nodes: state.Nodes, Kind: routing.ServiceAddress, Pool: state.Pool,
 				Uncertain: in.Blind}
 		}
 	}
@@ -318,11 +318,15 @@ func (in Input) announce(addr netip.Addr, services []model.Service, hops *hops) 
 		}
 	}
 	common := common(sets)
+	var chosen []hop
 	for _, i := range routing.Rendezvous(routing.Hash(addr.String()), common.hashes, limit) {
-		state.NextHops = append(state.NextHops, common.hops[i].addr)
+		chosen = append(chosen, common.hops[i])
 	}
-	slices.SortFunc(state.NextHops, netip.Addr.Compare)
-	state.NextHops = slices.Compact(state.NextHops) // two Node objects of one machine
+	slices.SortFunc(chosen, func(a, b hop) int { return cmp.Or(a.addr.Compare(b.addr), cmp.Compare(a.node, b.node)) })
+	chosen = slices.CompactFunc(chosen, func(a, b hop) bool { return a.addr == b.addr }) // two Node objects of one machine
+	for _, one := range chosen {
+		state.NextHops, state.Nodes = append(state.NextHops, one.addr), append(state.Nodes, one.node)
+	}
 	return state
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -102,6 +103,13 @@ func holderOf(service *corev1.Service) pool.Holder {
 	}
 	for _, port := range service.Spec.Ports {
 		holder.Ports = append(holder.Ports, pool.Port{Protocol: port.Protocol, Port: port.Port})
+	}
+	for _, ingress := range service.Status.LoadBalancer.Ingress { // only managers write it
+		for _, port := range ingress.Ports {
+			if granted := (pool.Port{Protocol: port.Protocol, Port: port.Port}); !slices.Contains(holder.Granted, granted) {
+				holder.Granted = append(holder.Granted, granted)
+			}
+		}
 	}
 	return holder
 }

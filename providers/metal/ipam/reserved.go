@@ -1,11 +1,13 @@
 package ipam
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -19,6 +21,9 @@ const (
 	// EventOfNode says that a Service keeps an address that a node has as well.
 	EventOfNode = string(pool.OfNode)
 )
+
+// maxReserved is how many addresses of pools a node keeps from Services. Its kubelet may write any number.
+const maxReserved = 8
 
 // awaitNodes returns once the nodes are known, so that no Service gets the address of one; false when ctx ends before.
 func (a *Allocator) awaitNodes(ctx context.Context) bool {
@@ -60,21 +65,23 @@ func (a *Allocator) handleNodes() {
 	if a.options.Nodes == nil {
 		return
 	}
-	owners := map[netip.Addr]string{}
-	byAddr := map[netip.Addr]*corev1.Node{}
+	var nodes []*corev1.Node
 	for _, object := range a.options.Nodes.GetStore().List() {
 		node, ok := object.(*corev1.Node)
 		if !ok {
 			continue
 		}
-		for _, addr := range addressesOf(node) {
-			owners[addr], byAddr[addr] = "node "+node.Name, node
-		}
+		nodes = append(nodes, node)
 	}
 	a.mu.Lock()
 	if a.allocations == nil {
 		a.mu.Unlock()
 		return
+	}
+	owners := map[netip.Addr]string{}
+	byAddr := reservations(nodes, func(addr netip.Addr) bool { return a.allocations.state.Pools().Of(addr) != "" })
+	for addr, node := range byAddr {
+		owners[addr] = "node " + node.Name
 	}
 	a.allocations.state.Reserve(owners)
 	inPools := a.allocations.state.Reserved()
@@ -91,6 +98,25 @@ func (a *Allocator) handleNodes() {
 			"Pool %s has %s, an address of this node: no Service gets it; take it out of the pool", names[addr], addr)
 	}
 	a.markChanged()
+}
+
+// reservations returns which nodes keep which addresses of pools from Services: of two with the same address the older one, and of each node as
+// many as maxReserved.
+func reservations(nodes []*corev1.Node, inPool func(netip.Addr) bool) map[netip.Addr]*corev1.Node {
+	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b *corev1.Node) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+	reserved := map[netip.Addr]*corev1.Node{}
+	for _, node := range nodes {
+		count := 0
+		for _, addr := range addressesOf(node) {
+			if reserved[addr] == nil && inPool(addr) && count < maxReserved {
+				reserved[addr] = node
+				count++
+			}
+		}
+	}
+	return reserved
 }
 
 // addressesOf returns the addresses of a node, in its order.

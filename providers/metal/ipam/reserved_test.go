@@ -2,6 +2,8 @@ package ipam
 
 import (
 	"context"
+	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -22,6 +24,24 @@ func nodeAt(name, address string) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}},
+	}
+}
+
+// A kubelet writes all addresses of a pool into the status of its own Node.
+func TestANodeReservesFewAddresses(t *testing.T) {
+	honest, greedy := nodeAt("honest", "192.0.2.200"), nodeAt("a-greedy", "192.0.2.0")
+	honest.CreationTimestamp, greedy.CreationTimestamp = metav1.Unix(1, 0), metav1.Unix(2, 0)
+	greedy.Status.Addresses = nil
+	for i := range 256 {
+		greedy.Status.Addresses = append(greedy.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("192.0.2.%d", i)})
+	}
+	pool := netip.MustParsePrefix("192.0.2.0/24")
+	of := map[string]int{}
+	for _, node := range reservations([]*corev1.Node{greedy, honest}, pool.Contains) {
+		of[node.Name]++
+	}
+	if of["a-greedy"] != maxReserved || of["honest"] != 1 {
+		t.Errorf("reserved: %v", of)
 	}
 }
 

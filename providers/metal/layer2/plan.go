@@ -80,7 +80,7 @@ func plan(announced routing.Table, networks []network, pools []string) (map[neti
 			if !network.contains(addr) {
 				continue
 			}
-			nextHop, found := choose(addr, route.NextHops, network)
+			nextHop, found := choose(addr, route, network)
 			if !found {
 				problem = problemNoNextHop
 				continue
@@ -95,13 +95,17 @@ func plan(announced routing.Table, networks []network, pools []string) (map[neti
 	return assigned, problems
 }
 
-// choose returns one of the next hops that are on the network.
-func choose(addr netip.Addr, nextHops []netip.Addr, network network) (netip.Addr, bool) {
+// choose returns one of the next hops that are on the network, by the names of their nodes: an address could be chosen so that it wins.
+func choose(addr netip.Addr, route routing.Route, network network) (netip.Addr, bool) {
 	var candidates []netip.Addr
 	var hashes []uint64
-	for _, hop := range nextHops {
+	for i, hop := range route.NextHops {
 		if hop.Is4() == addr.Is4() && (network.contains(hop) || network.owns(hop)) {
-			candidates, hashes = append(candidates, hop), append(hashes, routing.Hash(hop.String()))
+			name := hop.String()
+			if i < len(route.Nodes) {
+				name = route.Nodes[i]
+			}
+			candidates, hashes = append(candidates, hop), append(hashes, routing.Hash(name))
 		}
 	}
 	chosen := routing.Rendezvous(routing.Hash(addr.String()), hashes, 1)

@@ -3,6 +3,7 @@ package layer2
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,6 +72,25 @@ func TestPlan(t *testing.T) {
 				t.Errorf("%q, problem %q; want %q, %q", got, problem, test.want, test.problem)
 			}
 		})
+	}
+}
+
+// A kubelet chooses the address of its node, and by that no address of a load balancer: where the names are known they decide.
+func TestNoAddressWins(t *testing.T) {
+	networks := []network{networkOf("eth0", "10.0.0.250/24")}
+	chosen := map[string]bool{}
+	for i := 20; i < 190; i++ {
+		table := tableOf(fmt.Sprintf("10.0.0.200 by 10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.%d", i))
+		prefix := netip.MustParsePrefix("10.0.0.200/32")
+		route := table[prefix]
+		route.Nodes = []string{"a", "b", "c", "evil"}
+		table[prefix] = route
+		assigned, _ := plan(table, networks, nil)
+		hop := assigned[addr("10.0.0.200")].nextHop
+		chosen[route.Nodes[slices.Index(route.NextHops, hop)]] = true
+	}
+	if len(chosen) != 1 {
+		t.Errorf("by its address a node changes who is chosen: %v", chosen)
 	}
 }
 

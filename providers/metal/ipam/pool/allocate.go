@@ -155,9 +155,13 @@ func (s *State) choose(r Request, family corev1.IPFamily) (netip.Addr, []Note, *
 	}
 }
 
-// leaves reports whether a Service gives up an address because it asks for another pool. A pool that there is no more is no
-// reason, nor is an address that is in none: it may have been that pool's when the Service got it.
+// leaves reports whether a Service gives up an address because it asks for another pool, or because it asks for a port that another Service
+// has with which it shares. A pool that there is no more is no reason, nor is an address that is in none: it may have been that pool's when the
+// Service got it.
 func (s *State) leaves(r Request, held netip.Addr) bool {
+	if !r.settled() && s.loses(held, &r.Holder) != nil {
+		return true
+	}
 	from := s.pools.of(held)
 	return from != nil && s.pools.byName[r.Pool] != nil && from.Name != r.Pool
 }
@@ -165,8 +169,12 @@ func (s *State) leaves(r Request, held netip.Addr) bool {
 // keep leaves a Service the address that it has.
 func (s *State) keep(r Request, addr netip.Addr) (netip.Addr, []Note, *RefusedError) {
 	if lost := s.loses(addr, &r.Holder); lost != nil {
-		return addr, nil, refuse(Conflict, FamilyOf(addr), "%s is also the address of the Service %s, which is older and keeps it: %s",
-			addr, lost.Winner.Service, lost.Obstacle)
+		why := "is older"
+		if lost.Winner.Created.After(r.Created) {
+			why = "had the port first"
+		}
+		return addr, nil, refuse(Conflict, FamilyOf(addr), "%s is also the address of the Service %s, which %s and keeps it: %s",
+			addr, lost.Winner.Service, why, lost.Obstacle)
 	}
 	pool, notes := s.pools.of(addr), s.reservedNotes(addr)
 	switch {
@@ -222,7 +230,7 @@ func (s *State) assign(r Request, family corev1.IPFamily) (netip.Addr, *RefusedE
 	}
 	taken := make([]string, len(pools))
 	for i, pool := range pools {
-		taken[i] = fmt.Sprintf("all %.0f of pool %s", s.free[pool.Name][family].size, pool.Name)
+		taken[i] = fmt.Sprintf("all %.0f of pool %s%s", s.free[pool.Name][family].size, pool.Name, s.reservedIn(pool, family))
 	}
 	return netip.Addr{}, refuse(Exhausted, family, "no %s address is free: %s are taken", family, strings.Join(taken, " and "))
 }

@@ -260,6 +260,37 @@ func TestShownAddresses(t *testing.T) {
 	}
 }
 
+// The author of the older Service edits its port to that of another tenant's, with which it shares an address: who has the port keeps it, and
+// the other one gets an address of its own.
+func TestWhoHasThePortKeepsIt(t *testing.T) {
+	s := NewState(compiledPools(t, []config.Pool{{Name: "public", Addresses: []string{"192.0.2.0/24"}}}))
+	granted := func(name string, port int32) Holder {
+		holder := holderNamed(name, shares("public", port))
+		holder.Granted = holder.Ports
+		return holder
+	}
+	ip := addrs("192.0.2.0")
+	squatter, shop := granted("a-squatter", 81), granted("z-shop", 443)
+	s.Set(squatter, ip, ip)
+	s.Set(shop, ip, ip)
+	squatter.Ports = []Port{{corev1.ProtocolTCP, 443}}
+	asking := Request{Holder: squatter, Families: []corev1.IPFamily{v4}, Held: ip}
+	if grant, err := Allocate(s, asking); err != nil || slices.Equal(grant.Addresses, ip) {
+		t.Errorf("the squatter gets %v, %v", grant.Addresses, err)
+	}
+	asking.Asked = ip
+	if _, err := Allocate(s, asking); err == nil || !strings.Contains(err.Error(), "which had the port first and keeps it: it has the port TCP/443 too") {
+		t.Errorf("the squatter that asks for the address gets %v", err)
+	}
+	s.Set(squatter, ip, ip) // another replica has only seen the objects
+	if grant, err := Allocate(s, Request{Holder: shop, Families: []corev1.IPFamily{v4}, Held: ip}); err != nil || !slices.Equal(grant.Addresses, ip) {
+		t.Errorf("the other one gets %v, %v", grant.Addresses, err)
+	}
+	if losers := s.Losers(ip[0]); len(losers) != 1 || losers[0].UID != squatter.UID {
+		t.Errorf("losers: %v", losers)
+	}
+}
+
 // Of the Services that claim one address the oldest keeps it, with those that can share it with all before them.
 func TestLosers(t *testing.T) {
 	state := NewState(compiledPools(t, examples()))

@@ -1,9 +1,14 @@
 package pool
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Reserve says which addresses are those of other hosts, such as nodes, and of which: no Service gets one of them. It takes the place
@@ -43,6 +48,22 @@ func (s *State) unusable() map[*free]int {
 		}
 	}
 	return counts
+}
+
+// reservedIn says, for a message, how many addresses of a pool are other hosts', and which host has most of them.
+func (s *State) reservedIn(pool *compiled, family corev1.IPFamily) string {
+	counts, all := map[string]int{}, 0
+	for addr, owner := range s.reserved {
+		if s.pools.of(addr) == pool && FamilyOf(addr) == family {
+			counts[owner]++
+			all++
+		}
+	}
+	if all == 0 {
+		return ""
+	}
+	most := slices.MinFunc(slices.Collect(maps.Keys(counts)), func(a, b string) int { return cmp.Or(counts[b]-counts[a], strings.Compare(a, b)) })
+	return fmt.Sprintf(", %d of them by nodes (%s says that it has %d),", all, most, counts[most])
 }
 
 // refusesReserved returns why a Service does not get the address of another host, or nil if no host has the address.

@@ -11,6 +11,20 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
+// A pool whose addresses nodes have says so, and which node has most.
+func TestARefusalNamesTheNode(t *testing.T) {
+	s := NewState(compiledPools(t, []config.Pool{{Name: "public", Addresses: []string{"192.0.2.0/30"}}}))
+	owners := map[netip.Addr]string{}
+	for i, owner := range []string{"node worker-7", "node worker-7", "node a", "node worker-7"} {
+		owners[netip.AddrFrom4([4]byte{192, 0, 2, byte(i)})] = owner
+	}
+	s.Reserve(owners)
+	_, err := Allocate(s, Request{Holder: holderNamed("web"), Families: []corev1.IPFamily{v4}})
+	if err == nil || !strings.Contains(err.Error(), "all 4 of pool public, 4 of them by nodes (node worker-7 says that it has 3), are taken") {
+		t.Errorf("%v", err)
+	}
+}
+
 // The addresses of nodes that are in a pool are left out: nobody is given one, by itself, by asking or by sharing, and whoever has one
 // keeps it and is told so. When a node has gone its address is free again.
 func TestReservedAddresses(t *testing.T) {

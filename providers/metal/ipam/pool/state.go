@@ -33,13 +33,25 @@ type Holder struct {
 	// Backend is where traffic to an address may be delivered: empty for every node, or else what selects the pods whose nodes
 	// may get it (externalTrafficPolicy Local). An address is announced by nodes as a whole, so that those who share it agree.
 	Backend string
-	// Ports are those on which the Service is reached.
-	Ports []Port
+	// Ports are those on which the Service is reached, and Granted those with which its status shows its addresses.
+	Ports, Granted []Port
 }
 
-// compare orders Services by which one keeps an address that both claim: the older one.
+// compare orders Services by which one keeps an address that both claim: one whose ports are those that it was granted, and then the older
+// one. Otherwise the author of an older Service could take the port of another one by an edit.
 func (h *Holder) compare(other *Holder) int {
-	return cmp.Or(h.Created.Compare(other.Created), strings.Compare(string(h.UID), string(other.UID)))
+	unsettled := func(h *Holder) int {
+		if h.settled() {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(unsettled(h)-unsettled(other), h.Created.Compare(other.Created), strings.Compare(string(h.UID), string(other.UID)))
+}
+
+// settled reports whether a Service does not share, or was granted the ports that it has. A status without ports says nothing.
+func (h *Holder) settled() bool {
+	return h.SharingKey == "" || len(h.Granted) == 0 || !slices.ContainsFunc(h.Ports, func(port Port) bool { return !slices.Contains(h.Granted, port) })
 }
 
 // obstacle says why two Services cannot share an address, empty if they can.
@@ -222,8 +234,8 @@ type Loser struct {
 	Obstacle string
 }
 
-// Losers returns the Services that claim an address and may not have it, in order. The oldest keeps it, and with it those that
-// may share it with all who keep it: a rule that does not depend on who looks, or when.
+// Losers returns the Services that claim an address and may not have it, in order. The oldest that has what it was granted keeps it, and with
+// it those that may share it with all who keep it: a rule that does not depend on who looks, or when.
 func (s *State) Losers(addr netip.Addr) []Loser {
 	return resolve(s.claimants(addr))
 }
