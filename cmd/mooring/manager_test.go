@@ -181,6 +181,25 @@ func TestReportCommandLinesThatAreWrong(t *testing.T) {
 	}
 }
 
+// A symbolic link in the place of the page is replaced, and not followed.
+func TestThePageFollowsNoLink(t *testing.T) {
+	dir := t.TempDir()
+	victim, link := filepath.Join(dir, "victim"), filepath.Join(dir, "status.html")
+	must.NoError(t, os.WriteFile(victim, []byte("mine"), 0o600))
+	must.NoError(t, os.Symlink(victim, link))
+	must.NoError(t, writePrivate(link, []byte("page")))
+	for path, want := range map[string]string{victim: "mine", link: "page"} {
+		if got, err := os.ReadFile(path); err != nil || string(got) != want {
+			t.Errorf("%s: %q, %v", path, got, err)
+		}
+	}
+	info, err := os.Lstat(link)
+	must.NoError(t, err)
+	if info.Mode() != 0o600 {
+		t.Errorf("the page has the mode %s", info.Mode())
+	}
+}
+
 func TestCompletions(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		if code, stdout, _ := programtest.Call(t, newRoot(), "completion", shell); code != cli.ExitOK || !strings.Contains(stdout, "mooring") {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -157,10 +158,26 @@ func (f *statusFlags) page(stdout io.Writer, status view.Status, seen view.Seen)
 		_, err := page.WriteTo(stdout)
 		return err
 	}
-	// Names of nodes, addresses and errors of the cloud are nobody else's business.
-	if err := os.WriteFile(f.html, page.Bytes(), 0o600); err != nil {
+	if err := writePrivate(f.html, page.Bytes()); err != nil {
 		return fmt.Errorf("--html: %w", err)
 	}
 	_, err := fmt.Fprintf(stdout, "Wrote %s\n", f.html)
 	return err
+}
+
+// writePrivate writes a file that only the user may read: names of nodes, addresses and errors of the cloud are nobody else's business. It takes
+// the place of what is there, so that a symbolic link which somebody left in a shared folder is not followed.
+func writePrivate(path string, content []byte) error {
+	file, err := os.CreateTemp(filepath.Dir(path), ".mooring-*") // 0600
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(content)
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(file.Name()))
+	}
+	return nil
 }
