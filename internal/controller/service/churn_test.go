@@ -11,74 +11,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	cloudprovider "k8s.io/cloud-provider"
 )
-
-// stamping is a plugin that writes an annotation to the Service "stamped" each time that it ensures it, as some agents do.
-type stamping struct {
-	cloudprovider.LoadBalancer
-	e *engine
-	// fails says that its Ensures fail after that.
-	fails  atomic.Bool
-	stamps atomic.Int64
-}
-
-func (s *stamping) EnsureLoadBalancer(ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node) (
-	*corev1.LoadBalancerStatus, error,
-) {
-	if service.Name == "stamped" {
-		stamp := s.stamps.Add(1)
-		time.Sleep(100 * time.Millisecond)
-		s.e.annotate(service, fmt.Sprint(stamp))
-		if s.fails.Load() {
-			return nil, errors.New("no")
-		}
-	}
-	return s.LoadBalancer.EnsureLoadBalancer(ctx, cluster, service, nodes)
-}
 
 func (e *engine) annotate(service *corev1.Service, value string) {
 	e.edit(keyOf(service), func(s *corev1.Service) { s.Annotations = map[string]string{"stamp": value} })
-}
-
-// A Service whose annotations are changed by each Ensure is ensured after pauses, whether that works or fails, and its targets follow the
-// nodes meanwhile. Nobody else notices.
-func TestChangesByEachEnsureDoNotLoop(t *testing.T) {
-	for _, fails := range []bool{false, true} {
-		t.Run(fmt.Sprint(fails), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				e := startEngine(t, 1)
-				defer e.stop()
-				plugin := &stamping{LoadBalancer: e.cloud, e: e}
-				e.core.reconciler.applier.balancer = plugin
-				e.changeNode("a", nodeWith("a"))
-				time.Sleep(time.Minute)
-				stamped, healthy := serviceWith(named("stamped")), serviceWith(named("healthy"))
-				e.addService(stamped)
-				time.Sleep(time.Second)
-				plugin.fails.Store(fails)
-				time.Sleep(time.Hour)
-				e.recorded()
-				before := plugin.stamps.Load()
-				e.addService(healthy)
-				for i := range 60 {
-					name := fmt.Sprintf("n%d", i)
-					e.changeNode(name, nodeWith(name))
-					if took := e.follow(t, []*corev1.Service{stamped, healthy}, name); took > 5*time.Second {
-						t.Errorf("a node was a target after %s", took)
-					}
-					time.Sleep(time.Minute)
-				}
-				least, most := int64(115), int64(127) // one in 30 seconds
-				if n := plugin.stamps.Load() - before; n < least || n > most {
-					t.Errorf("%d Ensures in an hour, want %d to %d", n, least, most)
-				}
-				if failed := e.recorded(EventSyncFailed); len(failed) > 7 {
-					t.Errorf("%d events of failures in an hour", len(failed))
-				}
-			})
-		})
-	}
 }
 
 // Somebody who corrects a Service is served at once, again and again, unless that is within minutes.
@@ -162,57 +98,6 @@ func TestTheFinalizerIsNotFoughtFor(t *testing.T) {
 		time.Sleep(DefaultLongestRetry)
 		if !hasFinalizer(e.service(keyOf(fought))) {
 			t.Error("the finalizer is not there though nobody takes it any more")
-		}
-	})
-}
-
-// An annotation that another controller writes every few seconds costs one Ensure in 30 seconds, once five were for nothing. What a user wants
-// passes at once meanwhile: a port, and an annotation of another key. The newest value arrives.
-func TestAHeartbeatHoldsNoOtherChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := startEngine(t, 1)
-		defer e.stop()
-		e.changeNode("a", nodeWith("a"))
-		service := serviceWith()
-		e.addService(service)
-		time.Sleep(time.Minute)
-		beating, stop := context.WithCancel(t.Context())
-		defer stop()
-		go func() {
-			for i := 0; beating.Err() == nil; i++ {
-				e.edit(keyOf(service), func(s *corev1.Service) {
-					s.Annotations = map[string]string{"beat": fmt.Sprint(i), "other": s.Annotations["other"]}
-				})
-				time.Sleep(5 * time.Second)
-			}
-		}()
-		before := e.cloud.count("ensure")
-		time.Sleep(21 * time.Second)
-		if n := e.cloud.count("ensure") - before; n != 5 {
-			t.Errorf("the first five changes made %d Ensures", n)
-		}
-		before = e.cloud.count("ensure")
-		time.Sleep(10 * time.Minute)
-		if n := e.cloud.count("ensure") - before; n < 19 || n > 21 {
-			t.Errorf("%d Ensures in ten minutes, want one in 30 seconds", n)
-		}
-		for what, change := range map[string]func(*corev1.Service){
-			"a port":             func(s *corev1.Service) { s.Spec.Ports[0].Port = 8080 },
-			"another annotation": func(s *corev1.Service) { s.Annotations["other"] = "x" },
-		} {
-			before = e.cloud.count("ensure")
-			e.edit(keyOf(service), change)
-			time.Sleep(time.Second)
-			if n := e.cloud.count("ensure") - before; n != 1 {
-				t.Errorf("%s made %d Ensures within a second", what, n)
-			}
-			time.Sleep(5 * time.Minute)
-		}
-		stop()
-		time.Sleep(time.Minute)
-		known, _ := e.core.states.get(keyOf(service))
-		if got, want := known.made.inputs.annotations["beat"], e.service(keyOf(service)).Annotations["beat"]; got != want {
-			t.Errorf("the load balancer was ensured at beat %s, and the last is %s", got, want)
 		}
 	})
 }

@@ -168,26 +168,6 @@ func (i inputs) changes(before inputs) []string {
 	return changed
 }
 
-// changedAnnotations returns the keys of the annotations that differ from before, in order, and whether nothing else differs.
-func (i inputs) changedAnnotations(before inputs) (keys []string, only bool) {
-	changed := i.changes(before)
-	if len(changed) != 1 || changed[0] != "metadata.annotations" {
-		return nil, false
-	}
-	for key, value := range i.annotations {
-		if old, found := before.annotations[key]; !found || old != value {
-			keys = append(keys, key)
-		}
-	}
-	for key := range before.annotations {
-		if _, found := i.annotations[key]; !found {
-			keys = append(keys, key)
-		}
-	}
-	slices.Sort(keys)
-	return keys, true
-}
-
 // targetRole is what a node is to load balancers.
 //
 // See ADR 41.

@@ -36,10 +36,6 @@ const (
 	// lastingFailure is how long a failure has to go on to be shown on a Service that showed another within kit.EventInterval. A call that fails every
 	// other time would cost two writes each time, and the reference makes none.
 	lastingFailure = 2 * time.Minute
-	// churnCalls calls within churnTime that were for nothing have each further one of the kind wait until churnPause has passed.
-	churnCalls = 5
-	churnTime  = 10 * time.Minute
-	churnPause = 30 * time.Second
 	// shortestRetry is the shortest pause that a plugin gets by an api.RetryError.
 	shortestRetry = time.Second
 	// conflictDelay is the pause after a write to the API server that came too late; it doubles with each further one.
@@ -222,61 +218,17 @@ func (e *predecessorError) Error() string {
 }
 func (e *predecessorError) Unwrap() error { return e.err }
 
-// held returns how long a pass has yet to wait that continues the row that failed, or that would ensure another time what is changed again
-// and again for nothing.
-func (s state) held(intent intent, in inputs, now time.Time) (wait time.Duration) {
-	if s.continues(intent, in) {
-		wait = s.failure.retryAt.Sub(now)
+// held returns how long a pass has yet to wait that continues the row that failed.
+func (s state) held(intent intent, in inputs, now time.Time) time.Duration {
+	if !s.continues(intent, in) {
+		return 0
 	}
-	if intent == provide && s.made != nil {
-		wait = max(wait, s.churn.wait(in, s.made.inputs, now))
-	}
-	return wait
+	return s.failure.retryAt.Sub(now)
 }
 
 // continues reports whether passes for an intent and inputs continue the row that failed: they do the same.
 func (s state) continues(intent intent, in inputs) bool {
 	return s.failure != nil && s.failure.isOf(intent, in)
-}
-
-// churn is the last Ensures in a row that only changes of the same annotations caused and that came to nothing: the status before, or a failure.
-// A heartbeat of another controller does that. The zero value has none.
-type churn struct {
-	// keys are the annotations.
-	keys  []string
-	calls []time.Time
-}
-
-// after returns the row after an Ensure, which came to nothing or not.
-func (c churn) after(why cause, nothing bool, now time.Time) churn {
-	switch {
-	case nothing && why.repeats:
-		return c
-	case !nothing || !why.only:
-		return churn{}
-	case !slices.Equal(why.keys, c.keys):
-		return churn{why.keys, []time.Time{now}}
-	default:
-		calls := append(slices.Clone(c.calls), now)
-		return churn{c.keys, calls[max(0, len(calls)-churnCalls):]}
-	}
-}
-
-// holds reports whether further changes of the same annotations wait.
-func (c churn) holds(now time.Time) bool {
-	return len(c.calls) == churnCalls && now.Sub(c.calls[0]) <= churnTime
-}
-
-// wait returns how long an Ensure has yet to wait. One that something else is a reason for does not.
-func (c churn) wait(in, before inputs, now time.Time) time.Duration {
-	if !c.holds(now) {
-		return 0
-	}
-	keys, only := in.changedAnnotations(before)
-	if !only || slices.ContainsFunc(keys, func(key string) bool { return !slices.Contains(c.keys, key) }) {
-		return 0
-	}
-	return c.calls[len(c.calls)-1].Add(churnPause).Sub(now)
 }
 
 // reasonOf names a failure.

@@ -97,22 +97,6 @@ type made struct {
 	unlisted map[string]bool
 	// denial is a row of answers that the cloud does not find it.
 	denial denial
-	// cause is why the plugin was called for it the last time.
-	cause cause
-}
-
-// cause is why the plugin is called for a Service that it was called for before.
-type cause struct {
-	// keys are the annotations that have changed, and only says that nothing else has.
-	keys []string
-	only bool
-	// repeats says that nothing has changed at all.
-	repeats bool
-}
-
-func causeOf(now, before inputs) cause {
-	keys, only := now.changedAnnotations(before)
-	return cause{keys, only, len(now.changes(before)) == 0}
 }
 
 const (

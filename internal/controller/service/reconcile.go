@@ -264,14 +264,14 @@ func (r *reconciler) carryOut(ctx context.Context, p *pass, plan []action) error
 	return nil
 }
 
-// follow changes the targets of a load balancer whose Service is not due to be tried, mostly because it has failed, see planTargets. What comes
-// of it is kept apart from the failure of the Service: neither ends or prolongs the pause of the other. It returns when the next change
-// is due, zero if none is, and whether the pass waits for other writes to the cloud.
+// follow changes the targets of a load balancer whose Service has failed and is not due to be tried, see planTargets. What comes of it is
+// kept apart from the failure of the Service: neither ends or prolongs the pause of the other. It returns when the next change is due,
+// zero if none is, and whether the pass waits for other writes to the cloud.
 //
 // See ADR 48.
 func (r *reconciler) follow(ctx context.Context, p *pass) (next time.Duration, waits bool) {
 	known, _ := r.states.get(p.key)
-	if known.made == nil || r.held(p) <= 0 && !known.continues(p.want.intent, p.want.inputs) {
+	if known.made == nil || !known.continues(p.want.intent, p.want.inputs) {
 		return 0, false
 	}
 	if err := r.look(ctx, p); err != nil {
@@ -385,8 +385,6 @@ func (r *reconciler) remember(ctx context.Context, p *pass, act action, done res
 		}
 	case act.verb == verbRetarget && err != nil && ctx.Err() == nil:
 		r.states.retargetFailed(p.key, act, p.want.latest)
-	case act.verb == verbEnsure && err != nil && ctx.Err() == nil:
-		r.states.ensureFailed(p.key)
 	case err != nil:
 	case act.verb == verbEnsure:
 		r.states.ensured(p.key, act.service, p.want.latest, done)

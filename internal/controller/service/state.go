@@ -45,8 +45,6 @@ type state struct {
 	failure *failure
 	// alone is how the targets fare while the Service itself cannot be ensured.
 	alone targetsFailure
-	// churn slows down Ensures of a Service of which the same annotations are changed again and again for nothing.
-	churn churn
 	// protected slows down putting back the finalizer that somebody takes away again and again.
 	protected kit.Brake
 	// conditionAt is when a failure was last written to the condition.
@@ -179,7 +177,6 @@ func (s *states) ensuring(key types.NamespacedName, service *corev1.Service, lat
 		attempt := &made{service: service, inputs: inputsOf(service), failing: true}
 		if before := known.made; before != nil && before.service.UID == service.UID {
 			attempt.accepted, attempt.status = before.accepted, before.status
-			attempt.cause = causeOf(attempt.inputs, before.inputs)
 			if maps.Equal(before.targets, latest.members) { // else an Ensure that fails leaves it open which of them it has
 				attempt.targets = before.targets
 			}
@@ -189,21 +186,10 @@ func (s *states) ensuring(key types.NamespacedName, service *corev1.Service, lat
 	})
 }
 
-// ensureFailed says that the plugin has not made a load balancer, or brought it in line.
-func (s *states) ensureFailed(key types.NamespacedName) {
-	s.change(key, func(known *state) { known.churn = known.churn.after(known.made.cause, true, time.Now()) })
-}
-
-// sameStatus reports whether a successful Ensure returned what the one before did.
-func sameStatus(before, after *corev1.LoadBalancerStatus) bool {
-	return before != nil && after != nil && sameIngress(before.Ingress, after.Ingress)
-}
-
 // ensured says that the plugin has made the load balancer of a Service, with these targets.
 func (s *states) ensured(key types.NamespacedName, service *corev1.Service, targets *targetSet, done result) {
 	s.change(key, func(known *state) {
 		now := time.Now()
-		known.churn = known.churn.after(known.made.cause, sameStatus(known.made.status, done.status), now)
 		known.made = &made{service: service, inputs: inputsOf(service), ensured: true, accepted: service,
 			targets: targets.members, written: targets, wholeAt: now, status: done.status,
 			unpublished: done.status != nil && !done.echo}
@@ -317,11 +303,8 @@ func (s *states) failed(key types.NamespacedName, want desired, err error, pause
 	now := time.Now()
 	s.change(key, func(known *state) {
 		next := failure{intent: want.intent, inputs: want.inputs}
-		switch last := known.failure; {
-		case known.continues(want.intent, want.inputs):
-			next = *last
-		case last != nil && known.churn.holds(now): // the same change again is no news
-			next.reason, next.eventAt = last.reason, last.eventAt
+		if known.continues(want.intent, want.inputs) {
+			next = *known.failure
 		}
 		next, delay, news = next.next(err, pauses.of(want.intent), now)
 		known.failure = &next
