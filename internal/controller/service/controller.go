@@ -207,7 +207,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	var others sync.WaitGroup
 	defer others.Wait()
 	defer cancel()
-	others.Go(func() { c.targets.run(ctx, func() { c.retarget(ctx, drift) }) })
+	others.Go(func() { c.targets.run(ctx, func() { c.retarget(ctx) }) })
 	others.Go(func() { drift.run(ctx) })
 	if retries := provider.CapabilitiesOf(c.options.Cloud).RetryLoadBalancers; retries != nil {
 		others.Go(func() { retries(ctx, c.retry) })
@@ -251,25 +251,19 @@ func (c *Controller) admit(key types.NamespacedName) {
 func byName(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) }
 
 // retarget queues the load balancers whose targets are not those that they shall have.
-func (c *Controller) retarget(ctx context.Context, drift *driftCheck) {
+func (c *Controller) retarget(ctx context.Context) {
 	settled, _, err := c.targets.sets(ctx)
 	if err != nil {
 		return // the next time that they settle
 	}
-	var due, listed []types.NamespacedName
-	now := time.Now()
+	var due []types.NamespacedName
 	all := c.states.all()
 	for _, key := range slices.SortedFunc(maps.Keys(all), byName) {
-		known := all[key]
-		switch {
-		case known.made == nil || !known.made.followsAlone() || known.made.targets != nil && settled.of(known.made.service).servedBy(known.made.targets):
-		case known.comparable(now):
-			listed = append(listed, key)
-		default:
-			due = append(due, key) // a list could not spare it
+		if made := all[key].made; made != nil && made.followsAlone() &&
+			(made.targets == nil || !settled.of(made.service).servedBy(made.targets)) {
+			due = append(due, key)
 		}
 	}
-	due = append(due, drift.withoutServed(ctx, listed)...)
 	c.metrics.beginRound(due, time.Now())
 	for _, key := range due {
 		c.enqueuer.Add(key, priorityRetarget)

@@ -373,16 +373,6 @@ func (t *targetSet) servedBy(written map[string]string) bool {
 	return true
 }
 
-// sameNodes reports whether the nodes that are both written and members are known to the load balancer as they are now.
-func (t *targetSet) sameNodes(written map[string]string) bool {
-	for name, identity := range written {
-		if has, isMember := t.members[name]; isMember && has != identity {
-			return false
-		}
-	}
-	return true
-}
-
 // listedAs is servedBy for a load balancer as the cloud lists it, which knows names only. It returns what is missing and what
 // is there beyond that, in order.
 func (t *targetSet) listedAs(listed []types.NodeName) (missing, surplus []string) {

@@ -33,9 +33,6 @@ const (
 	maxRepairs = 3
 	// slowRepair is how often one is made anew after that if the provider still says that it is not there.
 	slowRepair = time.Hour
-
-	// listPatience is for how long changes of targets wait for a list by which they may turn out not to be needed.
-	listPatience = 2 * time.Second
 )
 
 const (
@@ -66,8 +63,6 @@ type driftCheck struct {
 	enqueue  func(types.NamespacedName, int)
 	// orphans looks for what belongs to no Service.
 	orphans *orphancheck.LoadBalancers
-	// spareAgain is when changes of targets wait for a list again after one that came too late. Only withoutServed uses it.
-	spareAgain time.Time
 	// listedAt is when the load balancers were listed last, lookedAt when there was time for a look at a single one, and missing are those
 	// that the list lacked. Only run uses them.
 	listedAt, lookedAt time.Time
@@ -425,59 +420,6 @@ func (d *driftCheck) decide(ctx context.Context, key types.NamespacedName, known
 	case len(differ) > 0 && known.repairs == maxRepairs:
 		stillDiffers(ctx, d.recorder, known.made.service, differ, gone)
 	}
-}
-
-// withoutServed asks a cloud that can list whether load balancers that seem to need other targets have them already, and
-// returns the others. One call may spare many; an error spares none. All changes of targets wait for it, so that they do not for long, and
-// after an error not at all for a period.
-func (d *driftCheck) withoutServed(ctx context.Context, keys []types.NamespacedName) []types.NamespacedName {
-	began := time.Now()
-	if d.list == nil || len(keys) < 2 || began.Before(d.spareAgain) {
-		return keys
-	}
-	settled, _, err := d.targets.sets(ctx)
-	if err != nil {
-		return keys
-	}
-	// It is canceled and has no deadline: that the cloud takes longer than we wait is no failure of the cloud.
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer time.AfterFunc(listPatience, cancel).Stop()
-	_, byService, err := d.listAll(ctx)
-	if err != nil {
-		d.spareAgain = began.Add(cmp.Or(max(d.period, 0), DefaultDriftCheckPeriod))
-		return keys
-	}
-	var rest []types.NamespacedName
-	for _, key := range keys {
-		if !d.served(key, settled, byService, began) {
-			rest = append(rest, key)
-		}
-	}
-	return rest
-}
-
-// served notes that a load balancer has the targets that it shall have, if the list says so.
-func (d *driftCheck) served(key types.NamespacedName, set *targetSet, listed map[types.UID]provider.LoadBalancer, at time.Time) bool {
-	known, _ := d.states.get(key)
-	if !known.comparable(at) {
-		return false
-	}
-	if set = set.of(known.made.service); !set.sameNodes(known.made.targets) {
-		return false
-	}
-	balancer, found := listed[known.made.service.UID]
-	if !found || balancer.Targets == nil {
-		return false
-	}
-	if missing, surplus := set.listedAs(balancer.Targets); len(missing)+len(surplus) > 0 {
-		return false
-	}
-	written := map[string]string{}
-	for _, name := range balancer.Targets {
-		written[string(name)] = set.members[string(name)]
-	}
-	return d.states.targetsListed(key, known.made, written)
 }
 
 // count counts a comparison.

@@ -88,8 +88,7 @@ func (e *engine) run(workers int) {
 		e.queue.ShutDown()
 		running.Wait()
 	}
-	drift := e.core.newDriftCheck(e.core.reconciler.applier)
-	running.Go(func() { e.core.targets.run(ctx, func() { e.core.retarget(ctx, drift) }) })
+	running.Go(func() { e.core.targets.run(ctx, func() { e.core.retarget(ctx) }) })
 	for range workers {
 		running.Go(func() {
 			for {

@@ -425,16 +425,3 @@ func (s *states) compared(key types.NamespacedName, looked *made, what string, d
 	})
 	return repair
 }
-
-// targetsListed says that the cloud lists a load balancer with these targets, and reports whether that was kept. They are known by
-// name only: what the cloud has behind a name is open.
-func (s *states) targetsListed(key types.NamespacedName, looked *made, targets map[string]string) (kept bool) {
-	s.change(key, func(known *state) {
-		if kept = known.made == looked; kept {
-			changed := *known.made
-			changed.targets, changed.written = targets, nil
-			known.made = &changed
-		}
-	})
-	return kept
-}

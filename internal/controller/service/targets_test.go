@@ -1,12 +1,10 @@
 package service
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +15,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-ccm/mooring/internal/names"
-	"github.com/mooring-ccm/mooring/provider"
 )
 
 func named(name string) func(*corev1.Service) {
@@ -75,43 +72,6 @@ func TestTheDelayIsBounded(t *testing.T) {
 		}
 		if err := e.mismatch(); err != nil {
 			t.Error(err)
-		}
-	})
-}
-
-// Some clouds put machines behind load balancers by themselves. Where a list says that they have, nothing is updated; where a node
-// has become another machine under its name, the list of names does not show it, and all is.
-func TestWhatTheCloudHasAlreadyIsNotUpdated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const services = 5
-		var lists atomic.Int32
-		e := startEngine(t, 1, func(e *engine) {
-			e.cloud.list = func(context.Context, string) ([]provider.LoadBalancer, error) {
-				lists.Add(1)
-				return e.listed(), nil
-			}
-		})
-		defer e.stop()
-		// The nodes have settled when the Services come: how many of these are ensured before a node is there would be chance, and one
-		// alone is updated without a list.
-		e.changeNode("a", nodeWith("a"))
-		time.Sleep(time.Minute)
-		for i := range services {
-			e.addService(serviceWith(named(fmt.Sprintf("s%d", i))))
-		}
-		time.Sleep(time.Minute)
-		e.changeNode("b", nodeWith("b"))
-		time.Sleep(time.Minute)
-		if updated := e.cloud.count("update"); updated != 0 {
-			t.Errorf("%d updates although the cloud had done it all", updated)
-		}
-		if count := lists.Load(); count != 1 {
-			t.Errorf("%d lists for a change, want one", count)
-		}
-		e.changeNode("b", nodeWith("b", identified("sim://another")))
-		time.Sleep(time.Minute)
-		if updated := e.cloud.count("update"); updated != services {
-			t.Errorf("%d updates for another machine, want %d", updated, services)
 		}
 	})
 }
