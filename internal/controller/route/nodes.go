@@ -21,66 +21,36 @@ import (
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
-const (
-	// believe is how long an answer of the cloud counts that does not prove a node to be ours.
-	believe = 5 * time.Minute
-	// denialAge is how old an answer may be that denies the instance of a node. While a node is silent, it is asked for oftener than that.
-	denialAge = time.Minute
-)
+// denialAge is how old an answer may be that denies the instance of a node. While a node is silent, it is asked for oftener than that.
+const denialAge = time.Minute
 
-// memberships finds out which nodes take part in the routes.
-type memberships struct {
-	members *instances.Members
-	owners  *instances.Owners
-}
-
-// newMemberships returns memberships that know no node. They have late called when answers have come that no pass has waited for.
-func newMemberships(owners *instances.Owners, late func()) *memberships {
-	members := owners.Members(instances.MemberOptions{Believe: believe, LongestPause: maxDelay, Late: late})
-	return &memberships{members: members, owners: owners}
-}
-
-// of returns all nodes with their membership. Nodes whose provider ID does not show whose they are, are looked up in the cloud, as far as they
-// have pod CIDRs; those that wait for their initialization are left to that. With an error the result holds: nodes about which
-// nothing could be found out keep their membership, and so do those for which the cloud takes its time. An error about a node whose
-// provider ID names another provider is what is to be expected.
-func (s *memberships) of(ctx context.Context, nodes []corev1.Node, now time.Time) ([]member, error) {
-	s.members.Observe(nodes)
-	var routable []*corev1.Node
-	for i := range nodes {
-		if node := &nodes[i]; len(node.Spec.PodCIDRs) > 0 && !awaitsProviderID(node) {
-			routable = append(routable, node)
-		}
-	}
-	var errs []error
-	for _, failed := range s.members.Ask(ctx, s.members.Doubtful(routable, now), now) {
-		if !s.members.Decide(failed.Node).NamesUnknownProvider() {
-			errs = append(errs, fmt.Errorf("asking the cloud whose node %q is: %w", failed.Node.Name, failed.Err))
-		}
-	}
+// membersOf returns all nodes with their membership. A node whose kubelet is silent and whose instance the cloud denies is about to be
+// deleted: its routes stay until then, and the cloud could not make one.
+func membersOf(nodes []corev1.Node, owners *instances.Owners) []member {
 	members := make([]member, 0, len(nodes))
 	for i := range nodes {
 		node := &nodes[i]
-		members = append(members, member{node: node, membership: s.membership(node), shown: hasCondition(routedNode{node, true})})
+		is := membershipOf(node, owners.Decide(node).Owner)
+		if silent(node) && owners.Denies(node, denialAge) {
+			is = undecided
+		}
+		members = append(members, member{node: node, membership: is, shown: hasCondition(routedNode{node, true})})
 	}
-	return members, errors.Join(errs...)
+	return members
 }
 
-// membership returns what is known of a node now. A node whose kubelet is silent and whose instance the cloud denies is about to be
-// deleted: its routes stay until then, and the cloud could not make one.
-func (s *memberships) membership(node *corev1.Node) membership {
-	if silent(node) && s.owners.Denies(node, denialAge) {
-		return undecided
-	}
-	switch s.members.Of(node) {
-	case ownership.Member:
-		return ours
-	case ownership.Presumed:
-		return presumed
-	case ownership.Outsider:
+// membershipOf decides by whose a node is. One without a provider ID may be somebody else's, unless it waits for its initialization, which
+// will tell.
+func membershipOf(node *corev1.Node, owner ownership.Owner) membership {
+	switch {
+	case owner == ownership.Foreign:
 		return others
-	default:
+	case owner == ownership.Ours:
+		return ours
+	case awaitsProviderID(node):
 		return undecided
+	default:
+		return presumed
 	}
 }
 

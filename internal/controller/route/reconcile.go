@@ -14,6 +14,8 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/mooring-ccm/mooring/internal/instances"
 )
 
 // reconciler makes passes: it observes, lets desired.go and plan.go decide, and has the plan carried out.
@@ -21,7 +23,7 @@ type reconciler struct {
 	reader       client.Reader
 	clusterCIDRs []netip.Prefix
 	abilities    abilities
-	memberships  *memberships
+	owners       *instances.Owners
 	confirmer    confirmer
 	state        *state
 	scheduler    *scheduler
@@ -51,7 +53,7 @@ type comparison struct {
 	wanted   desired
 	planned  plan
 	admitted admission
-	// unclear is what could not be found out.
+	// unclear is what the API server did not confirm.
 	unclear error
 }
 
@@ -63,7 +65,7 @@ func (r *reconciler) compare(ctx context.Context) (comparison, error) {
 		return comparison{}, err
 	}
 	// Nodes are read after the routes: a route whose node is not among them has outlived it.
-	members, unclear, err := r.members(ctx)
+	members, err := r.members(ctx)
 	if err != nil {
 		return comparison{}, err
 	}
@@ -71,7 +73,7 @@ func (r *reconciler) compare(ctx context.Context) (comparison, error) {
 	planned := makePlan(wanted, routes, r.abilities)
 	admitted := r.state.admit(wanted, planned, busy, time.Now())
 	held, unconfirmed := r.confirmer.doubtful(ctx, wanted.targets, slices.Concat(admitted.removals, admitted.makes))
-	return comparison{members, wanted, planned, admitted.without(held), errors.Join(unclear, unconfirmed)}, nil
+	return comparison{members, wanted, planned, admitted.without(held), unconfirmed}, nil
 }
 
 // carryOut does what there is to do. It returns what became of the operations, and which conditions could not be written.
@@ -121,14 +123,13 @@ func (r *reconciler) list(ctx context.Context) ([]*cloudprovider.Route, error) {
 	return routes, nil
 }
 
-// members reads all nodes from the cache and finds out whose they are. unclear says what could not be found out.
-func (r *reconciler) members(ctx context.Context) (members []member, unclear, err error) {
+// members reads all nodes from the cache.
+func (r *reconciler) members(ctx context.Context) ([]member, error) {
 	list := &corev1.NodeList{}
 	if err := r.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil { // they are not changed here
-		return nil, nil, fmt.Errorf("reading the nodes: %w", err)
+		return nil, fmt.Errorf("reading the nodes: %w", err)
 	}
-	members, unclear = r.memberships.of(ctx, list.Items, time.Now())
-	return members, unclear, nil
+	return membersOf(list.Items, r.owners), nil
 }
 
 // unmet returns the wants that have no route after a pass: those for which there is no plan, those that wait, and those whose
