@@ -32,8 +32,8 @@ import (
 
 const day = 24 * time.Hour
 
-// run is one controller in virtual time, with all that it has in a manager: its queue and backoff, the client of the cloud with quota
-// and breaker, the inventory, and informers. The plugin is scripted, and the API server a cluster in memory.
+// run is one controller in virtual time, with all that it has in a manager: its queue and backoff, the client of the cloud with its
+// quota, the inventory, and informers. The plugin is scripted, and the API server a cluster in memory.
 type run struct {
 	t         *testing.T
 	cluster   *cluster

@@ -155,12 +155,9 @@ func (a *attempt) leave(err error) {
 		if refusal, refused := throttled(err); refused {
 			result.refused, result.retryAfter = true, refusal.RetryAfter
 		}
-		result.rejected = label == outcomeError && isRequestError(err)
-		changed := a.queue.leave(a.waiter, result)
-		if changed.late {
+		if a.queue.leave(a.waiter, result) {
 			logr.FromContextOrDiscard(a.ctx).Info("A call that had not returned for long has returned", "operation", a.about.name,
 				"object", a.about.object, "took", time.Since(a.began).Round(time.Millisecond).String())
 		}
-		a.client.took(a.ctx, changed)
 	})
 }

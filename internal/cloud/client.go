@@ -16,8 +16,6 @@
 //	it is refused for a quota          goes behind others  not at all                           not at all
 //	two objects are refused within     waits               wait for the rate, and for what      the pools of that group wait as well
 //	ten seconds                                            the cloud asks, up to 30 s
-//	all fail for long, reads that      waits               one at a time, reads first,          the pools of that group as well
-//	worked among them                                      8 s apart at the most
 //	many wait                          -                   by priority, then by arrival; every  not at all, or by a declared bound, of which
 //	                                                       sixteenth is the oldest              a tenth is kept for each group
 //
@@ -34,7 +32,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/time/rate"
@@ -158,15 +155,4 @@ func (c *client) closed() error {
 func (c *client) change(ctx context.Context, about subject, method func(context.Context) error) error {
 	_, err := once(ctx, c, about, func(ctx context.Context) (struct{}, error) { return struct{}{}, method(ctx) })
 	return err
-}
-
-// took logs what a call has changed for its group.
-func (c *client) took(ctx context.Context, changed change) {
-	logger := logr.FromContextOrDiscard(ctx).WithValues("group", changed.group)
-	if changed.closed {
-		logger.Info("The cloud answers again", "since", changed.since)
-	}
-	if changed.opened {
-		logger.Error(changed.err, "The cloud fails all calls of a group; holding them back", "since", changed.since, "failures", changed.count)
-	}
 }

@@ -51,20 +51,6 @@ func RetryAfter(err error) (time.Duration, bool) {
 	return bounded(wait), asked
 }
 
-// isRequestError reports whether an error is the cloud's answer to this one request: what it asks for is invalid, is not
-// allowed, or does not fit the object's state. Such an answer shows that the cloud works, however often it is repeated.
-//
-// Errors of the credentials are not among them, since they fail every request, nor is a refusal for the quota.
-func isRequestError(err error) bool {
-	if err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return false
-	}
-	if _, refused := throttled(classify(err)); refused {
-		return false
-	}
-	return answerOf(err).blamesRequest()
-}
-
 // The outcomes of a call, as the label of a metric.
 const (
 	outcomeOK             = "ok"
@@ -73,7 +59,6 @@ const (
 	outcomeThrottled      = "throttled"
 	outcomeTerminal       = "terminal"
 	outcomeRetry          = "retry"
-	outcomeUnavailable    = "unavailable"
 	outcomeTimeout        = "timeout"
 	outcomeCanceled       = "canceled"
 	outcomeError          = "error"
@@ -94,8 +79,6 @@ func outcomeOf(err error) string {
 		return outcomeThrottled
 	case errors.As(err, &retry):
 		return outcomeRetry
-	case errors.Is(err, ErrUnavailable):
-		return outcomeUnavailable
 	case provider.IsTerminal(err):
 		return outcomeTerminal
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrStillRunning):

@@ -75,26 +75,3 @@ func (a answer) wait() time.Duration {
 func (a answer) blamesObject() bool {
 	return saysObjectBusy.MatchString(a.text) || slices.ContainsFunc(a.codes, saysObjectBusy.MatchString)
 }
-
-// blamesRequest reports whether the request or its object is to blame.
-func (a answer) blamesRequest() bool {
-	switch {
-	case saysCredentials.MatchString(a.text), slices.ContainsFunc(a.codes, saysCredentials.MatchString):
-		return false
-	case len(a.statuses) == 0:
-		return slices.ContainsFunc(a.codes, isRequestCode.MatchString) || saysRequestCode.MatchString(a.text) || a.blamesObject()
-	}
-	return !slices.ContainsFunc(a.statuses, func(status int) bool {
-		return !isRequestStatus(status) && (status != http.StatusTooManyRequests || !a.blamesObject())
-	})
-}
-
-// isRequestStatus reports whether an HTTP status says that the request is to blame. 401, 407, 408 and 429 do not: another request
-// would get the same.
-func isRequestStatus(status int) bool {
-	switch status {
-	case http.StatusUnauthorized, http.StatusProxyAuthRequired, http.StatusRequestTimeout, http.StatusTooManyRequests:
-		return false
-	}
-	return status >= 400 && status < 500
-}

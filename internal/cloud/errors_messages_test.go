@@ -16,15 +16,14 @@ import (
 type class struct {
 	refused bool
 	wait    time.Duration
-	request bool
 }
 
 func (c class) String() string {
-	return fmt.Sprintf("{refused: %t, wait: %s, request's: %t}", c.refused, c.wait, c.request)
+	return fmt.Sprintf("{refused: %t, wait: %s}", c.refused, c.wait)
 }
 
 func classOf(err error) class {
-	got := class{request: isRequestError(err)}
+	got := class{}
 	if refusal, refused := throttled(classify(err)); refused {
 		got.refused, got.wait = true, refusal.RetryAfter
 	}
@@ -48,11 +47,8 @@ func inHeader(wait time.Duration, err error) message {
 	return message{err, class{refused: true, wait: wait}, class{refused: true}}
 }
 
-// blames is an error about the request or its object.
-func blames(err error) message { return message{err, class{request: true}, class{request: true}} }
-
-// fault is a failure of the cloud, or of the way there.
-func fault(err error) message { return message{err: err} }
+// other is an error that is no refusal for a quota: a failure, or an answer about the request.
+func other(err error) message { return message{err: err} }
 
 // onlyTyped is an error whose text alone is a failure as any other.
 func onlyTyped(m message) message { return message{err: m.err, typed: m.typed} }
@@ -88,15 +84,15 @@ func awsMessages() map[string]message {
 		// awserr: an error that has another as its cause.
 		"AWS v1, a cause": refused(awsV1Error{code: "RequestCanceled", message: "failed", orig: awsV1Error{code: "Throttling", message: "Rate exceeded", status: 400}}),
 		// kubernetes issue 21630.
-		"AWS v1, two subnets in a zone": blames(awsV1Error{code: "InvalidConfigurationRequest", message: "ELB cannot be attached to multiple subnets in the same AZ.", status: 409}),
+		"AWS v1, two subnets in a zone": other(awsV1Error{code: "InvalidConfigurationRequest", message: "ELB cannot be attached to multiple subnets in the same AZ.", status: 409}),
 		// kserve issue 2179: a quota of load balancers.
-		"AWS v1, too many load balancers": blames(awsV1Error{code: "TooManyLoadBalancers", message: "Exceeded quota of account 809251082950", status: 400}),
+		"AWS v1, too many load balancers": other(awsV1Error{code: "TooManyLoadBalancers", message: "Exceeded quota of account 809251082950", status: 400}),
 		// aws/request/validation.go ErrInvalidParams: the SDK does not send the request.
-		"AWS v1, invalid before it is sent": blames(awsV1Error{code: "InvalidParameter", message: "1 validation error(s) found.\n- missing required field, CreateTagsInput.Tags.\n"}),
+		"AWS v1, invalid before it is sent": other(awsV1Error{code: "InvalidParameter", message: "1 validation error(s) found.\n- missing required field, CreateTagsInput.Tags.\n"}),
 		// aws/request/request.go, Send.
-		"AWS v1, no connection": fault(awsV1Error{code: "RequestError", message: "send request failed", orig: text("dial tcp 10.0.4.29:443: connect: connection refused")}),
-		"AWS v1, credentials":   fault(awsV1Error{code: "ExpiredToken", message: "The security token included in the request is expired", status: 403}),
-		"AWS v1, internal":      fault(awsV1Error{code: "InternalError", message: "An internal error has occurred", status: 500}),
+		"AWS v1, no connection": other(awsV1Error{code: "RequestError", message: "send request failed", orig: text("dial tcp 10.0.4.29:443: connect: connection refused")}),
+		"AWS v1, credentials":   other(awsV1Error{code: "ExpiredToken", message: "The security token included in the request is expired", status: 403}),
+		"AWS v1, internal":      other(awsV1Error{code: "InternalError", message: "An internal error has occurred", status: 500}),
 
 		// aws-sdk-go-v2 issue 1405.
 		"AWS v2, ELB":                   refused(awsOperation("Elastic Load Balancing v2", "DescribeTargetGroups", throttling)),
@@ -106,18 +102,18 @@ func awsMessages() map[string]message {
 		"AWS v2, only in the type":      onlyTyped(refused(awsOperation("S3", "PutObject", awsV2(503, "SlowDown", "Please reduce your request rate.")))),
 		// aws/retry/middleware.go joins the two. What the SDK was repeating decides.
 		"AWS v2, the SDK's own quota, after refusals": refused(awsOperation("EC2", "DescribeInstances", errors.Join(limit, awsTokenError()))),
-		"AWS v2, the SDK's own quota, after failures": fault(awsOperation("EC2", "DescribeInstances", errors.Join(internal, awsTokenError()))),
+		"AWS v2, the SDK's own quota, after failures": other(awsOperation("EC2", "DescribeInstances", errors.Join(internal, awsTokenError()))),
 		// treeverse/lakeFS issue 6621: before they were joined.
-		"AWS v2, the SDK's own quota, alone": fault(awsOperation("EC2", "DescribeInstances", awsTokenError())),
-		"AWS v2, invalid": blames(awsOperation("Elastic Load Balancing v2", "CreateListener",
+		"AWS v2, the SDK's own quota, alone": other(awsOperation("EC2", "DescribeInstances", awsTokenError())),
+		"AWS v2, invalid": other(awsOperation("Elastic Load Balancing v2", "CreateListener",
 			awsV2(400, "ValidationError", "Value 'throttle' at 'tags' failed to satisfy constraint"))),
-		"AWS v2, not found":   blames(awsOperation("EC2", "DescribeInstances", awsV2(400, "InvalidInstanceID.NotFound", "The instance ID 'i-0429' does not exist"))),
-		"AWS v2, forbidden":   blames(awsOperation("EC2", "CreateRoute", awsV2(403, "UnauthorizedOperation", "You are not authorized to perform this operation."))),
-		"AWS v2, credentials": fault(awsOperation("EC2", "DescribeInstances", awsV2(401, "AuthFailure", "AWS was not able to validate the provided access credentials"))),
-		"AWS v2, a quota of rules": blames(awsOperation("EC2", "AuthorizeSecurityGroupIngress",
+		"AWS v2, not found":   other(awsOperation("EC2", "DescribeInstances", awsV2(400, "InvalidInstanceID.NotFound", "The instance ID 'i-0429' does not exist"))),
+		"AWS v2, forbidden":   other(awsOperation("EC2", "CreateRoute", awsV2(403, "UnauthorizedOperation", "You are not authorized to perform this operation."))),
+		"AWS v2, credentials": other(awsOperation("EC2", "DescribeInstances", awsV2(401, "AuthFailure", "AWS was not able to validate the provided access credentials"))),
+		"AWS v2, a quota of rules": other(awsOperation("EC2", "AuthorizeSecurityGroupIngress",
 			awsV2(400, "RulesPerSecurityGroupLimitExceeded", "The maximum number of rules per security group has been reached."))),
-		"AWS v2, internal": fault(awsOperation("EC2", "DescribeInstances", &awsMaxAttemptsError{3, internal})),
-		"AWS v2, no token": fault(awsOperation("EC2", "DescribeInstances", text("get identity: get credentials: failed to refresh cached credentials, no EC2 IMDS role found"))),
+		"AWS v2, internal": other(awsOperation("EC2", "DescribeInstances", &awsMaxAttemptsError{3, internal})),
+		"AWS v2, no token": other(awsOperation("EC2", "DescribeInstances", text("get identity: get credentials: failed to refresh cached credentials, no EC2 IMDS role found"))),
 	}
 }
 
@@ -129,28 +125,28 @@ func azureMessages() map[string]message {
 		// azuredisk-csi-driver issue 773, both.
 		"Azure legacy, writes": refusalFor(303*time.Second, legacyAzure(302, 429, `{"error":{"code":"SubscriptionRequestsThrottled","message":"Number of write requests for subscription 'XYZ'`+
 			` exceeded the limit of '1200' for time interval '01:00:00'. Please try again after '303' seconds."}}`)),
-		"Azure legacy, its client waits":      fault(legacyAzure(297, 0, "azure cloud provider throttled for operation DiskCreateOrUpdate with reason 'client throttled'")),
-		"Azure legacy, its client waits long": fault(legacyAzure(600, 0, "azure cloud provider throttled for operation LBCreateOrUpdate with reason 'client throttled'")),
+		"Azure legacy, its client waits":      other(legacyAzure(297, 0, "azure cloud provider throttled for operation DiskCreateOrUpdate with reason 'client throttled'")),
+		"Azure legacy, its client waits long": other(legacyAzure(600, 0, "azure cloud provider throttled for operation LBCreateOrUpdate with reason 'client throttled'")),
 		// pkg/retry/azure_error.go, GetRateLimitError.
-		"Azure legacy, its client's rate": fault(legacyAzure(0, 0, `azure cloud provider rate limited(write) for operation "LBCreateOrUpdate"`)),
+		"Azure legacy, its client's rate": other(legacyAzure(0, 0, `azure cloud provider rate limited(write) for operation "LBCreateOrUpdate"`)),
 		// terraform-provider-azurerm issue 19146.
 		"Azure legacy, compute": refused(legacyAzure(0, 429, `{"error":{"code":"OperationNotAllowed","message":"The server rejected the request because too many requests have`+
 			` been received for this subscription.","details":[{"code":"TooManyRequests","target":"HighCostGet30Min"}]}}`)),
 		// cloud-provider-azure issue 792: 429, and no quota.
-		"Azure legacy, 429 for its own failure": blames(legacyAzure(0, 429, `{"Error":{"Details":[{"Code":"GatewayError","Message":"Error occurred in resource provider`+
+		"Azure legacy, 429 for its own failure": other(legacyAzure(0, 429, `{"Error":{"Details":[{"Code":"GatewayError","Message":"Error occurred in resource provider`+
 			` infrastructure services."}],"Code":"RetryableError","Message":"A retryable error occurred."}}`)),
 		// coreos/tectonic-installer issue 1460.
-		"Azure legacy, 429 for a resource that is being changed": blames(autorestError{
+		"Azure legacy, 429 for a resource that is being changed": other(autorestError{
 			PackageType: "network.LoadBalancersClient", Method: "CreateOrUpdate", Message: "Failure responding to request",
 			StatusCode: 429, Original: text("autorest/azure: Service returned an error. Status=429 " + busyDetail),
 		}),
 		// gardener-extension-provider-azure issue 2: no status at all.
-		"Azure legacy, a resource that is being changed": blames(text(`Code="ReferencedResourceNotProvisioned" Message="` + busy + `"`)),
+		"Azure legacy, a resource that is being changed": other(text(`Code="ReferencedResourceNotProvisioned" Message="` + busy + `"`)),
 		// microsoft/AzureTRE issue 2222.
-		"Azure legacy, another operation": blames(text(`autorest/azure: Service returned an error. Status=<nil> Code="AnotherOperationInProgress" Message="Another operation` +
+		"Azure legacy, another operation": other(text(`autorest/azure: Service returned an error. Status=<nil> Code="AnotherOperationInProgress" Message="Another operation` +
 			` on this or dependent resource is in progress."`)),
-		"Azure legacy, forbidden":   blames(legacyAzure(0, 403, `{"error":{"code":"AuthorizationFailed","message":"The client does not have authorization."}}`)),
-		"Azure legacy, 503 to wait": fault(legacyAzure(60, 503, `{"error":{"code":"ServiceUnavailable","message":"The service is unavailable."}}`)),
+		"Azure legacy, forbidden":   other(legacyAzure(0, 403, `{"error":{"code":"AuthorizationFailed","message":"The client does not have authorization."}}`)),
+		"Azure legacy, 503 to wait": other(legacyAzure(60, 503, `{"error":{"code":"ServiceUnavailable","message":"The service is unavailable."}}`)),
 
 		// azqr issue 34.
 		"Azure, reads": refusalFor(372*time.Second, azcore(429, "ResourceRequestsThrottled", "Number of requests for action 'Microsoft.Network/loadBalancers/read' exceeded the limit of '50'"+
@@ -160,19 +156,19 @@ func azureMessages() map[string]message {
 			" additional tokens are available.", nil)),
 		"Azure, header":     inHeader(17*time.Second, azcore(429, "TooManyRequests", "The request is being throttled.", retryAfter("17"))),
 		"Azure, long":       inHeader(MaxRetryAfter, azcore(429, "TooManyRequests", "The request is being throttled.", retryAfter("86400"))),
-		"Azure, its client": fault(&azureThrottleError{RetryAfter: time.Now().Add(90 * time.Second)}),
+		"Azure, its client": other(&azureThrottleError{RetryAfter: time.Now().Add(90 * time.Second)}),
 		// pkg/azclient/policy/ratelimit, ErrRateLimitReached.
-		"Azure, its client's rate": fault(text("rate limit reached")),
+		"Azure, its client's rate": other(text("rate limit reached")),
 		// terraform-provider-azurerm issue 25417.
-		"Azure, 429 for a resource that is being changed": blames(azcore(429, "RetryableError", "A retryable error occurred.", retryAfter("10"))),
-		"Azure, 429 for another operation":                blames(azcore(429, "AnotherOperationInProgress", "Another operation on this or dependent resource is in progress.", nil)),
-		"Azure, 429 in the words of terraform":            blames(text("unexpected status 429 (429 Too Many Requests) with error: RetryableError: A retryable error occurred.")),
-		"Azure, invalid":                                  blames(azcore(400, "InvalidRequestFormat", "Cannot parse the request.", nil)),
-		"Azure, etag":                                     blames(azcore(412, "PreconditionFailed", "Precondition failed.", nil)),
-		"Azure, cores":                                    blames(azcore(409, "OperationNotAllowed", "Operation could not be completed as it results in exceeding approved Total Regional Cores quota.", nil)),
-		"Azure, token":                                    fault(azcore(401, "ExpiredAuthenticationToken", "The access token expiry UTC time is earlier than current UTC time.", nil)),
-		"Azure, credentials":                              fault(text("ClientSecretCredential authentication failed\nPOST https://login.microsoftonline.com/x/oauth2/v2.0/token\nRESPONSE 400 Bad Request\nAADSTS7000222: The provided client secret keys are expired")),
-		"Azure, unavailable":                              fault(azcore(503, "ServiceUnavailable", "The service is unavailable.", retryAfter("30"))),
+		"Azure, 429 for a resource that is being changed": other(azcore(429, "RetryableError", "A retryable error occurred.", retryAfter("10"))),
+		"Azure, 429 for another operation":                other(azcore(429, "AnotherOperationInProgress", "Another operation on this or dependent resource is in progress.", nil)),
+		"Azure, 429 in the words of terraform":            other(text("unexpected status 429 (429 Too Many Requests) with error: RetryableError: A retryable error occurred.")),
+		"Azure, invalid":                                  other(azcore(400, "InvalidRequestFormat", "Cannot parse the request.", nil)),
+		"Azure, etag":                                     other(azcore(412, "PreconditionFailed", "Precondition failed.", nil)),
+		"Azure, cores":                                    other(azcore(409, "OperationNotAllowed", "Operation could not be completed as it results in exceeding approved Total Regional Cores quota.", nil)),
+		"Azure, token":                                    other(azcore(401, "ExpiredAuthenticationToken", "The access token expiry UTC time is earlier than current UTC time.", nil)),
+		"Azure, credentials":                              other(text("ClientSecretCredential authentication failed\nPOST https://login.microsoftonline.com/x/oauth2/v2.0/token\nRESPONSE 400 Bad Request\nAADSTS7000222: The provided client secret keys are expired")),
+		"Azure, unavailable":                              other(azcore(503, "ServiceUnavailable", "The service is unavailable.", retryAfter("30"))),
 	}
 }
 
@@ -192,15 +188,15 @@ func googleMessages() map[string]message {
 		// google.rpc.RetryInfo in the details.
 		"Google, delay": refusalFor(34500*time.Millisecond, text("googleapi: Error 429: "+queries+"\nDetails:\n[{\"@type\": \"type.googleapis.com/google.rpc.RetryInfo\", \"retryDelay\": \"34.5s\"}]")),
 		// python-compute issue 279, in the format of k8s-cloud-provider's pkg/cloud/op.go: a rate of one resource.
-		"Google, the rate of a resource": blames(&googleError{Code: 403, Message: "RESOURCE_OPERATION_RATE_EXCEEDED - Operation rate exceeded for resource" +
+		"Google, the rate of a resource": other(&googleError{Code: 403, Message: "RESOURCE_OPERATION_RATE_EXCEEDED - Operation rate exceeded for resource" +
 			" 'projects/p/global/backendServices/b'. Too frequent operations from the source resource."}),
-		"Google, a quota of rules": blames(google(403, "Quota 'FORWARDING_RULES' exceeded. Limit: 75.0 globally.", "quotaExceeded", nil)),
-		"Google, invalid":          blames(google(400, "Invalid value for field 'resource.name': 'throttle_429'.", "invalid", nil)),
-		"Google, not ready":        blames(google(400, "The resource 'projects/p/zones/z/instances/i' is not ready", "resourceNotReady", nil)),
-		"Google, in use":           blames(google(400, "The firewall resource is already being used by 'rate-limit'", "resourceInUseByAnotherResource", nil)),
-		"Google, not found":        blames(google(404, "The resource 'projects/p/zones/z/instances/gke-429' was not found", "notFound", nil)),
-		"Google, unavailable":      fault(google(503, "Backend Error", "backendError", nil)),
-		"Google, credentials":      fault(text(`Get "https://compute.googleapis.com/compute/v1/projects/p": oauth2: cannot fetch token: 400 Bad Request Response: {"error":"invalid_grant"}`)),
+		"Google, a quota of rules": other(google(403, "Quota 'FORWARDING_RULES' exceeded. Limit: 75.0 globally.", "quotaExceeded", nil)),
+		"Google, invalid":          other(google(400, "Invalid value for field 'resource.name': 'throttle_429'.", "invalid", nil)),
+		"Google, not ready":        other(google(400, "The resource 'projects/p/zones/z/instances/i' is not ready", "resourceNotReady", nil)),
+		"Google, in use":           other(google(400, "The firewall resource is already being used by 'rate-limit'", "resourceInUseByAnotherResource", nil)),
+		"Google, not found":        other(google(404, "The resource 'projects/p/zones/z/instances/gke-429' was not found", "notFound", nil)),
+		"Google, unavailable":      other(google(503, "Backend Error", "backendError", nil)),
+		"Google, credentials":      other(text(`Get "https://compute.googleapis.com/compute/v1/projects/p": oauth2: cannot fetch token: 400 Bad Request Response: {"error":"invalid_grant"}`)),
 	}
 }
 
@@ -218,18 +214,18 @@ func openstackMessages() map[string]message {
 		// cloudfoundry/bosh issues 99 and 597: services before Kilo say 413.
 		"gophercloud v1, 413": refusalFor(6*time.Second, v1(413, `{"overLimit": {"code": 413, "message": "This request was rate-limited.", "details": "Only 10 POST request(s) can be made`+
 			` to * every minute.", "retryAfter": "6"}}`, nil)),
-		"gophercloud v1, invalid":      blames(gophercloud400{v1(400, `{"faultcode": "Client", "faultstring": "Invalid input for field client_conn_throttle"}`, nil)}),
-		"gophercloud v1, quota of FIP": blames(gophercloud403{v1(403, `{"NeutronError": {"type": "OverQuota", "message": "Quota exceeded for resources: ['floatingip']."}}`, nil)}),
-		"gophercloud v1, 503":          fault(gophercloud503{v1(503, "", retryAfter("30"))}),
+		"gophercloud v1, invalid":      other(gophercloud400{v1(400, `{"faultcode": "Client", "faultstring": "Invalid input for field client_conn_throttle"}`, nil)}),
+		"gophercloud v1, quota of FIP": other(gophercloud403{v1(403, `{"NeutronError": {"type": "OverQuota", "message": "Quota exceeded for resources: ['floatingip']."}}`, nil)}),
+		"gophercloud v1, 503":          other(gophercloud503{v1(503, "", retryAfter("30"))}),
 		// cluster-api-provider-openstack issue 1687.
-		"gophercloud v1, busy":               blames(v1(409, immutable, nil)),
+		"gophercloud v1, busy":               other(v1(409, immutable, nil)),
 		"gophercloud v2, 429":                inHeader(12*time.Second, gophercloud(429, "Rate limit exceeded", retryAfter("12"))),
-		"gophercloud v2, busy":               blames(gophercloud(409, immutable, nil)),
-		"gophercloud v2, quota of balancers": blames(gophercloud(403, `{"faultcode": "Client", "faultstring": "Quota has been met for resources: load_balancer", "debuginfo": null}`, nil)),
-		"gophercloud v2, token":              fault(gophercloud(401, `{"error": {"code": 401, "title": "Unauthorized"}}`, nil)),
-		"gophercloud v2, internal":           fault(gophercloud(500, `{"faultstring": "too many requests to the database"}`, nil)),
+		"gophercloud v2, busy":               other(gophercloud(409, immutable, nil)),
+		"gophercloud v2, quota of balancers": other(gophercloud(403, `{"faultcode": "Client", "faultstring": "Quota has been met for resources: load_balancer", "debuginfo": null}`, nil)),
+		"gophercloud v2, token":              other(gophercloud(401, `{"error": {"code": 401, "title": "Unauthorized"}}`, nil)),
+		"gophercloud v2, internal":           other(gophercloud(500, `{"faultstring": "too many requests to the database"}`, nil)),
 		"OVHcloud, 429":                      refused(ovhError{Class: "Client::TooManyRequests", Message: "Too many requests", Code: 429, QueryID: "EU.ext-3"}),
-		"OVHcloud, invalid":                  blames(ovhError{Class: "Client::BadRequest", Message: "Invalid IP", Code: 400, QueryID: "EU.ext-4"}),
+		"OVHcloud, invalid":                  other(ovhError{Class: "Client::BadRequest", Message: "Invalid IP", Code: 400, QueryID: "EU.ext-4"}),
 	}
 }
 
@@ -237,50 +233,50 @@ func otherMessages() map[string]message {
 	return map[string]message{
 		"hcloud, limit": refused(hcloudError{Code: "rate_limit_exceeded", Message: "limit of 3600 requests per hour reached"}),
 		// hcloud-cloud-controller-manager issue 149: more targets than the type of load balancer has.
-		"hcloud, targets":     blames(hcloudError{Code: "resource_limit_exceeded", Message: "target limit exceeded"}),
-		"hcloud, invalid":     blames(hcloudError{Code: "invalid_input", Message: "invalid input in field 'name'"}),
-		"hcloud, locked":      blames(hcloudError{Code: "locked", Message: "load balancer is locked"}),
-		"hcloud, failure":     fault(hcloudError{Code: "service_error", Message: "internal error"}),
-		"hcloud, token":       fault(hcloudError{Code: "unauthorized", Message: "unable to authenticate"}),
-		"hcloud, maintenance": fault(hcloudError{Code: "maintenance", Message: "cannot perform operation due to maintenance"}),
+		"hcloud, targets":     other(hcloudError{Code: "resource_limit_exceeded", Message: "target limit exceeded"}),
+		"hcloud, invalid":     other(hcloudError{Code: "invalid_input", Message: "invalid input in field 'name'"}),
+		"hcloud, locked":      other(hcloudError{Code: "locked", Message: "load balancer is locked"}),
+		"hcloud, failure":     other(hcloudError{Code: "service_error", Message: "internal error"}),
+		"hcloud, token":       other(hcloudError{Code: "unauthorized", Message: "unable to authenticate"}),
+		"hcloud, maintenance": other(hcloudError{Code: "maintenance", Message: "cannot perform operation due to maintenance"}),
 		// csi-digitalocean issue 404; terraform-provider-digitalocean issue 546.
 		"DigitalOcean, requests":   inHeader(3*time.Second, godo(429, "Too many requests", retryAfter("3"))),
 		"DigitalOcean, limit":      refused(godo(429, "API Rate limit exceeded.", nil)),
 		"DigitalOcean, body":       refused(text(`{"id":"too_many_requests","message":"API Rate limit exceeded."}`)),
 		"DigitalOcean, two values": refused(text("GET https://api.digitalocean.com/v2/volumes?region=ams3: 429 Too many requests  status=500")),
-		"DigitalOcean, invalid":    blames(godo(422, "forwarding rules: throttle is not a known key", nil)),
-		"DigitalOcean, failure":    fault(godo(500, "Server Error", nil)),
+		"DigitalOcean, invalid":    other(godo(422, "forwarding rules: throttle is not a known key", nil)),
+		"DigitalOcean, failure":    other(godo(500, "Server Error", nil)),
 		// cluster-api-provider-linode pull request 404.
 		"Linode, 429":           inHeader(4*time.Second, &linodeError{Code: 429, Message: "Too many requests", Response: &http.Response{StatusCode: 429, Header: retryAfter("4")}}),
-		"Linode, invalid":       blames(linodeError{Code: 400, Message: "[client_conn_throttle] Must be between 0 and 20"}),
-		"Linode, not found":     blames(linodeError{Code: 404, Message: "Not found"}),
-		"Linode, no connection": fault(linodeError{Code: 2, Message: `Get "https://api.linode.com/v4/nodebalancers": EOF`}),
+		"Linode, invalid":       other(linodeError{Code: 400, Message: "[client_conn_throttle] Must be between 0 and 20"}),
+		"Linode, not found":     other(linodeError{Code: 404, Message: "Not found"}),
+		"Linode, no connection": other(linodeError{Code: 2, Message: `Get "https://api.linode.com/v4/nodebalancers": EOF`}),
 		// oci-cloud-controller-manager issues 60, 378 and 104; ManageIQ issue 22936.
 		"OCI, requests":      refused(ociError{429, "TooManyRequests", "Too many requests for the tenants"}),
 		"OCI, older":         refused(text("get subnets for backends: Status: 429; Code: TooManyRequests; OPC Request ID: /BDB7FC30/50F507; Message: User-rate limit exceeded.")),
-		"OCI, service limit": blames(ociError{400, "LimitExceeded", "The following service limits were exceeded: lb-100mbps-count."}),
-		"OCI, older limit":   blames(text("Service error:LimitExceeded. The following service limits were exceeded: lb-100mbps-count. . http status code: 400. Opc request id: 4e739ed5")),
-		"OCI, etag":          blames(text("update lb security list rules: Status: 412; Code: NoEtagMatch; OPC Request ID: /0BFAD5; Message: Entity security list has a computed tag")),
-		"OCI, state":         blames(ociError{409, "IncorrectState", "The load balancer is in state UPDATING"}),
-		"OCI, credentials":   fault(ociError{401, "NotAuthenticated", "The required information to complete authentication was not provided."}),
-		"OCI, failure":       fault(ociError{500, "InternalServerError", "Internal error occurred"}),
+		"OCI, service limit": other(ociError{400, "LimitExceeded", "The following service limits were exceeded: lb-100mbps-count."}),
+		"OCI, older limit":   other(text("Service error:LimitExceeded. The following service limits were exceeded: lb-100mbps-count. . http status code: 400. Opc request id: 4e739ed5")),
+		"OCI, etag":          other(text("update lb security list rules: Status: 412; Code: NoEtagMatch; OPC Request ID: /0BFAD5; Message: Entity security list has a computed tag")),
+		"OCI, state":         other(ociError{409, "IncorrectState", "The load balancer is in state UPDATING"}),
+		"OCI, credentials":   other(ociError{401, "NotAuthenticated", "The required information to complete authentication was not provided."}),
+		"OCI, failure":       other(ociError{500, "InternalServerError", "Internal error occurred"}),
 		// common/errors.go, getCircuitBreakerError: gobreaker's ErrTooManyRequests.
-		"OCI, its client's breaker": fault(text("too many requests, so this request was not sent to the LoadBalancer service.\n\n The circuit breaker was opened because the" +
+		"OCI, its client's breaker": other(text("too many requests, so this request was not sent to the LoadBalancer service.\n\n The circuit breaker was opened because the" +
 			" LoadBalancer service failed too many times recently.")),
 		// terraform-provider-vsphere issue 1314, with another number.
-		"vSphere, gone":                fault(text("ServerFaultCode: The object 'vim.VirtualMachine:vm-429' has already been deleted or has not been completely created")),
-		"Yandex, a quota of balancers": fault(text("rpc error: code = ResourceExhausted desc = Quota limit ylb.networkLoadBalancers.count exceeded")),
+		"vSphere, gone":                other(text("ServerFaultCode: The object 'vim.VirtualMachine:vm-429' has already been deleted or has not been completely created")),
+		"Yandex, a quota of balancers": other(text("rpc error: code = ResourceExhausted desc = Quota limit ylb.networkLoadBalancers.count exceeded")),
 		// steampipe-plugin-alicloud issue 483.
 		"Alibaba":        refused(text("SDK.ServerError\nErrorCode: Throttling.User\nRequestId: 1\nMessage: Request was denied due to user flow control.")),
-		"Alibaba, words": fault(text("Request was denied due to user flow control.")),
+		"Alibaba, words": other(text("Request was denied due to user flow control.")),
 		// The error code APIGW.0308 of its API Gateway.
-		"Huawei Cloud": fault(text("The throttling threshold has been reached: policy user over ratelimit,limit:60,time:1 minute")),
+		"Huawei Cloud": other(text("The throttling threshold has been reached: policy user over ratelimit,limit:60,time:1 minute")),
 		"Scaleway":     refused(text("scaleway-sdk-go: http error 429 Too Many Requests: too many requests")),
 		// KubeVirt: the cloud is a Kubernetes API.
 		"Kubernetes, requests": onlyTyped(refusalFor(5*time.Second, apierrors.NewTooManyRequests("the server is busy", 5))),
-		"Kubernetes, conflict": onlyTyped(blames(apierrors.NewConflict(schema.GroupResource{Resource: "services"}, "throttle", text("the object has been modified")))),
+		"Kubernetes, conflict": onlyTyped(other(apierrors.NewConflict(schema.GroupResource{Resource: "services"}, "throttle", text("the object has been modified")))),
 		// client-go, rest/request.go: the client's own limit.
-		"Kubernetes, its client's rate": fault(text("client rate limiter Wait returned an error: rate: Wait(n=1) would exceed context deadline")),
+		"Kubernetes, its client's rate": other(text("client rate limiter Wait returned an error: rate: Wait(n=1) would exceed context deadline")),
 	}
 }
 

@@ -169,7 +169,7 @@ func TestTypesGoBeforeTexts(t *testing.T) {
 		"gophercloud": gophercloud(409, "status 429: too many requests", nil),
 		"OCI":         ociError{400, "InvalidParameter", "Value 'too many requests' is not valid"},
 	} {
-		if got, want := classOf(fmt.Errorf("x: %w", err)), (class{request: true}); got != want {
+		if got, want := classOf(fmt.Errorf("x: %w", err)), (class{}); got != want {
 			t.Errorf("%s:\n%v\ngot  %v\nwant %v", name, err, got, want)
 		}
 	}
@@ -213,26 +213,6 @@ func TestAnswersOfTypes(t *testing.T) {
 		if !slices.Equal(got.statuses, test.statuses) || !slices.Equal(got.codes, test.codes) || got.retryAfter != test.wait {
 			t.Errorf("%s: got statuses %v, codes %v, wait %s; want %v, %v, %s", name,
 				got.statuses, got.codes, got.retryAfter, test.statuses, test.codes, test.wait)
-		}
-	}
-}
-
-// What is not the cloud's answer to a request is not the request's fault.
-func TestOwnErrorsBlameNoRequest(t *testing.T) {
-	invalid := google(400, "Invalid value", "invalid", nil)
-	if !isRequestError(invalid) {
-		t.Fatalf("isRequestError(%q) = false", invalid)
-	}
-	for name, err := range map[string]error{
-		"none":        nil,
-		"unavailable": &UnavailableError{Group: "load_balancers", Err: invalid},
-		"deadline":    fmt.Errorf("%w: %w", ErrDeadline, invalid),
-		"refused":     fmt.Errorf("%w, %w", &provider.ThrottledError{Err: errors.New("x")}, invalid),
-		"one of two":  errors.Join(invalid, google(500, "x", "backendError", nil)),
-		"plain":       errors.New("connection refused"),
-	} {
-		if isRequestError(err) {
-			t.Errorf("%s: isRequestError(%q) = true, want false", name, err)
 		}
 	}
 }

@@ -18,25 +18,10 @@ const refusalCodes = `ThrottlingException|ThrottledException|EC2ThrottledExcepti
 	`|(?:Subscription|Resource|Tenant|Client)RequestsThrottled` +
 	`|(?:user)?[rR]ateLimitExceeded|dailyLimitExceeded|RATE_LIMIT_EXCEEDED|rate_limit_exceeded|too_many_requests`
 
-// requestCodes are error codes that blame the request, for errors that come without a status: AWS's SDKs find some before they
-// send it. hcloudCodes are Hetzner's for the request or its object (hcloud/error.go): its type shows no status.
-const (
-	requestCodes = `Validation(?:Error|Exception)|Invalid(?:Parameter|Input|Argument)\w*|MissingParameter|BadRequest`
-	hcloudCodes  = `invalid_input|not_found|forbidden|conflict|locked|resource_locked|protected|uniqueness_error|unsupported_error` +
-		`|resource_limit_exceeded|resource_unavailable|resource_in_use|placement_error|invalid_server_type|invalid_load_balancer_type` +
-		`|networks_overlap|server_already_attached|server_not_attached_to_network|ip_not_owned|ip_not_available|no_subnet_available` +
-		`|source_port_already_used|cloud_resource_ip_not_allowed|target_already_defined|load_balancer_already_attached` +
-		`|load_balancer_not_attached_to_network|targets_without_use_private_ip`
-)
-
 var (
 	// Some codes are also words, and count only where a type calls them a code.
 	isRefusalCode   = regexp.MustCompile(`^(?:` + refusalCodes + `|Throttling|SlowDown|DependencyThrottle(?:Exception)?)$`)
 	saysRefusalCode = regexp.MustCompile(`(?:^|[^\w./-])(?:` + refusalCodes + `)(?:$|[^\w./-]|\.(?:\s|$))`)
-
-	isRequestCode   = regexp.MustCompile(`^(?:` + requestCodes + `|` + hcloudCodes + `)$`)
-	saysRequestCode = regexp.MustCompile(`(?:^|: )(?:` + requestCodes + `): |Code="(?:` + requestCodes + `)"|\((?:` + hcloudCodes + `)[,)]` +
-		`|\d validation error\(s\) found`)
 )
 
 // saysStatus finds an HTTP status where SDKs write one. A number is only a status where a status stands: names and IDs may be 429.
@@ -108,8 +93,3 @@ var saysNotSent = regexp.MustCompile(`\bthis request was not sent to the\b|\bclo
 var saysObjectBusy = regexp.MustCompile(`\b(?:RetryableError|ReferencedResourceNotProvisioned|AnotherOperationInProgress` +
 	`|CanceledAndSupersededDueToAnotherOperation)\b` +
 	`|\bA retryable error occurr?ed\b|\b[Aa]nother operation\b.{0,60}\bin progress\b`)
-
-// saysCredentials finds answers that blame the credentials. They come with statuses that otherwise blame the request.
-var saysCredentials = regexp.MustCompile(`\b(?:ExpiredToken(?:Exception)?|RequestExpired|InvalidClientTokenId|UnrecognizedClientException` +
-	`|SignatureDoesNotMatch|InvalidSignatureException|IncompleteSignature|AuthFailure|InvalidAccessKeyId|MissingAuthenticationToken(?:Exception)?` +
-	`|RequestTimeTooSkewed|(?:Expired|Invalid)AuthenticationToken\w*|AADSTS\d+|NotAuthenticated)\b|\boauth2: |\b[Aa]uthentication failed\b`)

@@ -42,7 +42,6 @@ func FuzzErrorText(f *testing.F) {
 			if again := outcomeOf(classify(got)); again != outcomeOf(got) {
 				t.Errorf("%q is %s, and then %s", text, outcomeOf(got), again)
 			}
-			_ = isRequestError(err)
 		}
 	})
 }

@@ -21,7 +21,6 @@ type groupQueue struct {
 	name    string
 	window  window
 	quota   *quota
-	breaker breaker
 	objects map[string]*object
 	swept   time.Time
 
@@ -138,69 +137,29 @@ func (g *groupQueue) running() int {
 	return count
 }
 
-// ready returns when the next call may be let in, as far as the quota and the breaker go.
+// ready returns when the next call may be let in, as far as the quota goes.
 func (g *groupQueue) ready(now time.Time) time.Time {
 	g.quota.forget(now)
-	at := g.quota.ready()
-	if g.breaker.open {
-		at = later(at, g.breaker.next)
-	}
-	return at
+	return g.quota.ready()
 }
 
-// expire ends the wait of those that may wait for ever, for a call that is outstanding, and of those that have waited in vain for the
-// breaker to close.
-func (g *groupQueue) expire(now time.Time, blocked func(*waiter) error) {
+// expire ends the wait of those that may wait for ever, for a call that is outstanding.
+func (g *groupQueue) expire(blocked func(*waiter) error) {
 	for _, w := range g.all() {
-		if err := blocked(w); err != nil {
-			g.reject(w, err)
-		} else if g.breaker.open && !now.Before(g.patience(w)) {
-			g.reject(w, g.breaker.unavailable(g.name))
+		if w.err = blocked(w); w.err != nil {
+			w.pool.remove(w)
+			close(w.let)
 		}
 	}
 }
 
-// reject lets a call go with an error instead of a place.
-func (g *groupQueue) reject(w *waiter, err error) {
-	w.pool.remove(w)
-	w.err = err
-	close(w.let)
-}
-
-// patience returns until when a call waits for the breaker to close.
-func (g *groupQueue) patience(w *waiter) time.Time {
-	return later(w.since, g.breaker.opened).Add(turnPatience)
-}
-
-// expiry returns when the next of those that wait has waited for too long; zero while the breaker is closed.
-func (g *groupQueue) expiry() time.Time {
-	next := time.Time{}
-	if g.breaker.open {
-		for _, w := range g.all() {
-			next = soonest(next, g.patience(w))
-		}
-	}
-	return next
-}
-
-// pick returns the call to let in next, nil if none of those that wait may have a place. A probe is about an object that has not failed, and a
-// read, if there is one.
+// pick returns the call to let in next, nil if none of those that wait may have a place.
 func (g *groupQueue) pick(free func(*waiter) bool, now time.Time) *waiter {
 	if reading, _ := g.reading(now); reading >= g.window.size {
 		any := free
 		free = func(w *waiter) bool { return w.about.write && any(w) }
 	}
-	if g.breaker.open {
-		healthy := func(w *waiter) bool { return !g.objects[w.about.key()].failed && free(w) }
-		for _, may := range []func(*waiter) bool{
-			func(w *waiter) bool { return !w.about.write && healthy(w) }, healthy, func(w *waiter) bool { return !w.about.write && free(w) },
-		} {
-			if probe := g.best(may, false); probe != nil {
-				return probe
-			}
-		}
-	}
-	return g.best(free, g.admitted%fairShare == fairShare-1 && !g.breaker.open)
+	return g.best(free, g.admitted%fairShare == fairShare-1)
 }
 
 // reading returns how many reads have begun within the last second, and when the first of them has not any more. The window is for finding out
@@ -259,26 +218,6 @@ func (g *groupQueue) refuse(o *object, w *waiter, retryAfter time.Duration, now 
 	g.quota.refuse(w.ticket, hold, now)
 }
 
-// learn has the breaker take in what came of a call.
-func (g *groupQueue) learn(about subject, o *object, result outcome, now time.Time, changed *change) {
-	bit := about.bit()
-	switch {
-	case result.label == outcomeError && !result.rejected || result.label == outcomeTimeout:
-		o.failed = true
-		g.breaker.failed(about, o.worked&bit != 0, result.err, now)
-		o.worked &^= bit
-		if g.breaker.suspicious(now) {
-			g.breaker.openNow(now)
-			changed.opened, changed.since, changed.count, changed.err = true, g.breaker.since, g.breaker.failures, result.err
-		}
-	case result.label == outcomePanic, result.refused, !result.answered(): // says nothing
-	default:
-		changed.since, changed.closed = g.breaker.since, g.breaker.open
-		g.breaker.answered()
-		o.worked, o.failed = o.worked|bit, false
-	}
-}
-
 // obstacle says what a call waits for; nothing if it waits no more.
 func (q *queue) obstacle(w *waiter) string {
 	q.mu.Lock()
@@ -295,8 +234,6 @@ func (q *queue) obstacle(w *waiter) string {
 		}
 	}
 	switch {
-	case g.breaker.open:
-		return g.breaker.unavailable(g.name).Error()
 	case g.quota.hold.After(now):
 		return fmt.Sprintf("the cloud asked for no calls for %s until %s; %s", g.name, g.quota.hold.UTC().Format(time.RFC3339), queued)
 	case w.pool.full() && q.method(w.about.name).outstanding >= maxOutstanding:

@@ -147,7 +147,7 @@ func limitsFor(bad []badObject, healthy []string) map[string]time.Duration {
 		if !refused[group] {
 			limits[group] = 0
 		}
-		limits[group] += 2*usual + probeTurn + lastProbe // the breaker may be open
+		limits[group] += 2*usual + probeTurn
 	}
 	return limits
 }

@@ -23,7 +23,6 @@ type metrics struct {
 	refusals    *prometheus.CounterVec
 	outstanding *prometheus.GaugeVec
 	given       *prometheus.CounterVec
-	breaker     *prometheus.GaugeVec
 }
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
@@ -75,10 +74,6 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Name: "mooring_cloud_calls_outstanding_total",
 			Help: "Calls that have not returned for so long that they no longer counted as under way, by group.",
 		}, []string{"group"}),
-		breaker: factory.NewGaugeVec(prometheus.GaugeOpts{
-			Name: names.MetricCloudBreakerOpen,
-			Help: "1 while calls of a group are held back because the cloud fails all of them, otherwise 0.",
-		}, []string{"group"}),
 	}
 }
 
@@ -89,7 +84,7 @@ func (m *metrics) observe(operation, outcome string, took time.Duration) {
 
 // begin shows a group from the beginning, and not only once something has happened.
 func (m *metrics) begin(group string) {
-	for _, gauge := range []*prometheus.GaugeVec{m.inFlight, m.waiting, m.rateLimit, m.outstanding, m.breaker} {
+	for _, gauge := range []*prometheus.GaugeVec{m.inFlight, m.waiting, m.rateLimit, m.outstanding} {
 		gauge.WithLabelValues(group).Set(0)
 	}
 	m.refusals.WithLabelValues(group)

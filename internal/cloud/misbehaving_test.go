@@ -233,14 +233,6 @@ func (m *misbehaving) listBalancers(ctx context.Context, _ string) error {
 	return err
 }
 
-// open reports whether the breaker of a group is.
-func (m *misbehaving) open(group string) bool {
-	q := m.cloud.(*decorated).calls.queue
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.of(group).breaker.open
-}
-
 // retried makes a call again and again, as a controller does: after a failure with a pause that doubles. It ends with ctx.
 func retried(ctx context.Context, call func(context.Context, string) error, object string, first, longest time.Duration) {
 	for pause := first; ctx.Err() == nil; {

@@ -7,7 +7,7 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-// The groups of calls. A group has a queue, a rate and a breaker of its own, because clouds serve each by an API of
+// The groups of calls. A group has a queue and a rate of its own, because clouds serve each by an API of
 // its own. A provider may declare others, see provider.Limits.Groups.
 const (
 	// GroupInstances are calls about nodes' instances.
@@ -126,15 +126,3 @@ func groupNames(limits provider.Limits) []string {
 	}
 	return names
 }
-
-// bits gives each method a bit, by which to keep what is known of it for each object.
-var bits = func() map[string]uint64 {
-	bits := map[string]uint64{}
-	for i, name := range sortedKeys(operations) {
-		bits[name] = 1 << i
-	}
-	return bits
-}()
-
-// bit is that of the method.
-func (s subject) bit() uint64 { return bits[s.name] }

@@ -143,9 +143,6 @@ func (q *queue) giveUp(g *groupQueue, l *pool, w *waiter, now time.Time) {
 	for _, key := range w.about.keys() {
 		g.object(key, now).hung = true
 	}
-	var opened change
-	g.learn(w.about, g.object(w.about.key(), now), outcome{label: outcomeTimeout, err: w.stillRunning()}, now, &opened)
-	q.metrics.breaker.WithLabelValues(g.name).Set(boolToFloat(g.breaker.open))
 	close(w.given)
 }
 

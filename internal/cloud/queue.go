@@ -26,7 +26,7 @@ const (
 	actingRefusals = 2
 )
 
-// queue lets calls through: each pool by its bound, each group by its own priorities, rate and breaker, and never two calls about the same
+// queue lets calls through: each pool by its bound, each group by its own priorities and rate, and never two calls about the same
 // object. Where somebody declares how many calls may be under way at once, all of them are under that bound.
 type queue struct {
 	metrics *metrics
@@ -209,7 +209,7 @@ func (q *queue) dispatch() {
 	}
 	q.age(now)
 	for _, g := range q.groups {
-		g.expire(now, q.blocked)
+		g.expire(q.blocked)
 	}
 	next := time.Time{}
 	for {
@@ -256,7 +256,7 @@ func (q *queue) candidate(g *groupQueue, now time.Time) (*waiter, time.Time) {
 		}
 	}
 	if at.After(now) {
-		return nil, soonest(at, g.expiry())
+		return nil, at
 	}
 	if q.room(g) {
 		if w := g.pick(q.free, now); w != nil {
@@ -264,7 +264,7 @@ func (q *queue) candidate(g *groupQueue, now time.Time) (*waiter, time.Time) {
 		}
 	}
 	_, until := g.reading(now)
-	return nil, soonest(until, g.expiry())
+	return nil, until
 }
 
 // room reports whether the bound of all groups leaves a place for one of a group: what other groups have not taken of their
@@ -296,9 +296,6 @@ func (q *queue) admit(w *waiter, now time.Time) {
 	if q.cap != nil {
 		q.cap.AllowN(now, 1)
 	}
-	if g.breaker.open {
-		g.breaker.probe(now)
-	}
 	for _, key := range w.exclusive {
 		q.busy[key] = w
 	}
@@ -321,8 +318,6 @@ type outcome struct {
 	label      string
 	refused    bool
 	retryAfter time.Duration
-	// rejected says that the cloud blames the request: that is an answer.
-	rejected bool
 	// notMade says that the call had its place, and was not made.
 	notMade bool
 }
@@ -330,8 +325,6 @@ type outcome struct {
 // answered reports whether the cloud said anything.
 func (o outcome) answered() bool {
 	switch o.label {
-	case outcomeError:
-		return o.rejected
 	case outcomeTimeout, outcomeCanceled, outcomePanic:
 		return false
 	default:
@@ -339,24 +332,12 @@ func (o outcome) answered() bool {
 	}
 }
 
-// change is what a call has changed for its group, for the log.
-type change struct {
-	group  string
-	opened bool
-	closed bool
-	since  time.Time
-	count  int // of failures
-	err    error
-	late   bool // the call was outstanding
-}
-
-// leave gives a call's place back, and takes in what came of it.
-func (q *queue) leave(w *waiter, result outcome) change {
+// leave gives a call's place back, takes in what came of it, and reports whether the call was outstanding.
+func (q *queue) leave(w *waiter, result outcome) (late bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()
 	g := q.of(w.about.group)
-	changed := change{group: g.name, late: w.outstanding}
 	for _, key := range w.exclusive {
 		delete(q.busy, key)
 	}
@@ -368,7 +349,7 @@ func (q *queue) leave(w *waiter, result outcome) change {
 		q.method(w.about.name).outstanding--
 		q.showOutstanding(g)
 		q.dispatch()
-		return changed
+		return true
 	}
 	o := g.object(w.about.key(), now)
 	if result.label != outcomeCanceled {
@@ -381,7 +362,7 @@ func (q *queue) leave(w *waiter, result outcome) change {
 		if w.about.whole && !w.about.write {
 			o.refusedUntil, o.refusal = now.Add(result.retryAfter), result.err
 		}
-	case result.answered() || result.label == outcomeError:
+	case result.answered():
 		o.refusals, g.holds = 0, 0
 		g.quota.accept(w.ticket, now)
 		if q.declared {
@@ -389,17 +370,8 @@ func (q *queue) leave(w *waiter, result outcome) change {
 			g.window = g.window.answered(reading+1, g.quota.rate == 0 && g.waiting() > 0)
 		}
 	}
-	g.learn(w.about, o, result, now, &changed)
-	q.metrics.breaker.WithLabelValues(g.name).Set(boolToFloat(g.breaker.open))
 	q.dispatch()
-	return changed
-}
-
-func boolToFloat(value bool) float64 {
-	if value {
-		return 1
-	}
-	return 0
+	return false
 }
 
 // soonest returns the earlier of two times, of which a zero one is never.

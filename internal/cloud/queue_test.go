@@ -374,12 +374,6 @@ func TestWhoeverWaitsIsTold(t *testing.T) {
 			enter(t, q, onInstance("a"))
 			return q
 		}, "--cloud-api-qps, or what the provider declares, allows 0.05 calls a second; 1 calls for instances are waiting"},
-		"an open breaker": {func(t *testing.T) *queue {
-			q := newTestQueue(8, 0, 0)
-			g := q.of(GroupInstances)
-			g.breaker = breaker{open: true, opened: time.Now(), since: time.Now(), err: errors.New("no route"), next: time.Now().Add(14 * time.Second)}
-			return q
-		}, "the cloud is not available for instances since 2000-01-01T00:00:00Z: no route"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

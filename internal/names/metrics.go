@@ -11,7 +11,6 @@ const (
 	MetricCloudCallsWaiting  = "mooring_cloud_calls_waiting"
 	MetricCloudRateLimit     = "mooring_cloud_rate_limit"
 	MetricCloudRefusals      = "mooring_cloud_refusals_total"
-	MetricCloudBreakerOpen   = "mooring_cloud_breaker_open"
 
 	MetricNodesHeld         = "mooring_node_lifecycle_held_nodes"
 	MetricDeletionsInWindow = "mooring_node_lifecycle_deletions_in_window"

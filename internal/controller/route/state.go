@@ -323,8 +323,8 @@ func (s *state) end(a action, err error, now time.Time) (late bool) {
 	switch {
 	case errors.Is(err, cloud.ErrDeadline), errors.Is(err, cloud.ErrStillRunning):
 		known.together = alone // each smaller batch with the one that hangs would take as long again
-	case isOwnFailure(err), provider.IsThrottled(err), errors.Is(err, cloud.ErrUnavailable):
-		// A refusal for quota, or a call that was never made, says that there are too many calls: not that there are too few.
+	case isOwnFailure(err), provider.IsThrottled(err):
+		// A refusal for quota says that there are too many calls: not that there are too few.
 	default:
 		known.together++
 	}

@@ -29,8 +29,6 @@ type Manager struct {
 	Waiting        int      `json:"callsWaiting"`
 	// Refusals are how many calls the cloud has refused for its quota since the process began.
 	Refusals int `json:"refusals"`
-	// Breakers are the groups of calls that are held back because the cloud fails all of them.
-	Breakers []string `json:"openBreakers,omitempty"`
 	// RoutesMissing is nil where no controller makes routes; RouteLimit is 0 if the cloud declares none.
 	RoutesMissing *int `json:"routesMissing,omitempty"`
 	Routes        *int `json:"routes,omitempty"`
@@ -55,7 +53,6 @@ func managerOf(seen Seen) *Manager {
 		RateLimit: of.sum(names.MetricCloudRateLimit),
 		InFlight:  int(of.sum(names.MetricCloudCallsInFlight)), Waiting: int(of.sum(names.MetricCloudCallsWaiting)),
 		Refusals:      int(of.sum(names.MetricCloudRefusals)),
-		Breakers:      slices.Sorted(maps.Keys(of.by(names.MetricCloudBreakerOpen, "group"))),
 		RoutesMissing: of.count(names.MetricRoutesMissing), Routes: of.count(names.MetricRoutesListed), RouteLimit: int(of.sum(names.MetricRouteLimit)),
 		Targets:   of.count(names.MetricServiceTargets),
 		Drift:     of.by(names.MetricServiceDrift, "kind"),
@@ -135,9 +132,6 @@ func (m *Manager) write(out *strings.Builder, style Style, now time.Time) {
 	}
 	line("Cloud", m.observed(now), m.ObservedAt.IsZero())
 	line("Calls", m.quota(), m.Waiting > 0)
-	if len(m.Breakers) > 0 {
-		line("Held back", "calls of "+strings.Join(m.Breakers, ", ")+": the cloud fails all of them", true)
-	}
 	if m.Routes != nil {
 		line("Routes", m.routes(), m.RoutesMissing != nil && *m.RoutesMissing > 0)
 	}

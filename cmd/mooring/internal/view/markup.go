@@ -217,7 +217,6 @@ func (p page) writeCalls(m *markup) {
 func (p page) writeGroups(m *markup) {
 	for _, one := range p.Groups {
 		m.add(`<tr><td class="name">%s`, one.Name)
-		m.addIf(one.Open, ` <span class="pill bad">held back</span>`)
 		m.add(`</td><td class="number">`)
 		m.addIf(one.Limit != 0, "%.1f", one.Limit)
 		m.addIf(one.Limit == 0, "none")

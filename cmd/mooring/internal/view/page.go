@@ -118,7 +118,6 @@ type callGroup struct {
 	Name                      string
 	Limit                     float64
 	InFlight, Waiting, Refuse int
-	Open                      bool
 }
 
 // operation is how often a method of the plugin was called since the process began.
@@ -216,10 +215,7 @@ func tilesOf(s Status, problems int) []tile {
 	}
 	if m.CallsPerSecond != nil {
 		one := tile{Name: "Cloud calls a second", Value: fmt.Sprintf("%.1f", *m.CallsPerSecond), Note: fmt.Sprintf("%d waiting, %d refused", m.Waiting, m.Refusals), Kind: "good"}
-		switch {
-		case len(m.Breakers) > 0:
-			one.Note, one.Kind = "held back: "+strings.Join(m.Breakers, ", "), "bad"
-		case m.Waiting > 0:
+		if m.Waiting > 0 {
 			one.Kind = "doubtful"
 		}
 		tiles = append(tiles, one)
@@ -302,17 +298,17 @@ func pageSessions(s Status) (rows []pageSession) {
 
 func groupsOf(seen Seen) []callGroup {
 	of := metrics(seen.Metrics)
-	limits, open := of.each(names.MetricCloudRateLimit, "group"), of.each(names.MetricCloudBreakerOpen, "group")
+	limits := of.each(names.MetricCloudRateLimit, "group")
 	flight, waiting := of.each(names.MetricCloudCallsInFlight, "group"), of.each(names.MetricCloudCallsWaiting, "group")
 	refusals := of.each(names.MetricCloudRefusals, "group")
 	found := map[string]float64{}
-	for _, some := range []map[string]float64{limits, open, flight, waiting, refusals} {
+	for _, some := range []map[string]float64{limits, flight, waiting, refusals} {
 		maps.Copy(found, some)
 	}
 	var groups []callGroup
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		groups = append(groups, callGroup{
-			Name: name, Limit: limits[name], InFlight: int(flight[name]), Waiting: int(waiting[name]), Refuse: int(refusals[name]), Open: open[name] > 0,
+			Name: name, Limit: limits[name], InFlight: int(flight[name]), Waiting: int(waiting[name]), Refuse: int(refusals[name]),
 		})
 	}
 	return groups

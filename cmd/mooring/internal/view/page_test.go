@@ -64,10 +64,6 @@ mooring_cloud_calls_waiting{group="load balancers"} 4
 mooring_cloud_refusals_total{group="load balancers"} 22
 # TYPE mooring_cloud_rate_limit gauge
 mooring_cloud_rate_limit{group="load balancers"} 2.5
-# TYPE mooring_cloud_breaker_open gauge
-mooring_cloud_breaker_open{group="instances"} 0
-mooring_cloud_breaker_open{group="load balancers"} 0
-mooring_cloud_breaker_open{group="routes"} 0
 # TYPE mooring_route_listed gauge
 mooring_route_listed 397
 # TYPE mooring_route_missing gauge

@@ -214,9 +214,6 @@ mooring_cloud_calls_waiting 4
 mooring_cloud_refusals_total 9
 # TYPE mooring_cloud_rate_limit gauge
 mooring_cloud_rate_limit 2.5
-# TYPE mooring_cloud_breaker_open gauge
-mooring_cloud_breaker_open{group="routes"} 1
-mooring_cloud_breaker_open{group="instances"} 0
 # TYPE mooring_route_listed gauge
 mooring_route_listed 11
 # TYPE mooring_route_missing gauge
@@ -254,7 +251,7 @@ func TestManager(t *testing.T) {
 	got := view.Of(seen).Manager
 	want := &view.Manager{
 		Leads: ptr.To(true), Instances: ptr.To(12), Observation: "watch", ObservedAt: time.UnixMilli(1772366390500).UTC(),
-		CallsPerSecond: ptr.To(2.5), RateLimit: 2.5, Waiting: 4, Refusals: 9, Breakers: []string{"routes"},
+		CallsPerSecond: ptr.To(2.5), RateLimit: 2.5, Waiting: 4, Refusals: 9,
 		RoutesMissing: ptr.To(1), Routes: ptr.To(11), RouteLimit: 100,
 		Drift: map[string]int{"changed": 3}, Orphans: map[string]int{"this_cluster": 1}, Held: map[string]int{"DeletionLimit": 6},
 		Deletions: 3, DeletionLimit: 3,
@@ -279,7 +276,6 @@ func TestStatusText(t *testing.T) {
 	want := `Leader: none, there is no such lease; --lease names another
 Cloud: 12 instances by watch, 10s old
 Calls: limit 2.5 a second, 0 under way, 4 waiting, 9 refused since the start
-Held back: calls of routes: the cloud fails all of them
 Routes: 11 in the cloud of 100 that it takes, 1 missing
 Drift: load balancers found 3 changed since the start
 Orphans: load balancers of no Service: 1 this_cluster; see mooring orphans
