@@ -113,30 +113,6 @@ func (i *Inventory) Supported() error {
 	return nil
 }
 
-// supportInterval is how often a plugin is looked at again that cannot be asked about instances.
-const supportInterval = time.Minute
-
-// AwaitSupported waits until the plugin can be asked about instances, and returns false when ctx ends before. If it has to wait it calls
-// unsupported, once, with the *UnsupportedError: most such plugins are for load balancers only, and stay so.
-func (i *Inventory) AwaitSupported(ctx context.Context, unsupported func(error)) bool {
-	err := i.Supported()
-	if err == nil {
-		return true
-	}
-	unsupported(err)
-	ticker := time.NewTicker(supportInterval)
-	defer ticker.Stop()
-	for err != nil {
-		select {
-		case <-ticker.C:
-			err = i.Supported()
-		case <-ctx.Done():
-			return false
-		}
-	}
-	return true
-}
-
 // Lookup returns what the cloud says of a node's instance, which is found by the node's provider ID or, if it has none, by
 // its name. An instance may be reported as found on the word of an answer no older than maxAge, counted from now; anything
 // else is only said by an answer sought from now on. The error says that nothing is known: it is the cloud's, with its type,

@@ -164,10 +164,12 @@ func (o *Options) complete() error {
 	return errors.Join(wrong...)
 }
 
-// Start works until ctx ends. With a plugin that cannot be asked about instances it says so and does nothing while that is so, as the
+// Start works until ctx ends. With a plugin that cannot be asked about instances it says so and does nothing, as the
 // reference does: such a plugin may have been built for load balancers only.
 func (c *Controller) Start(ctx context.Context) error {
-	if !c.inventory.AwaitSupported(ctx, func(err error) { c.log.Info("Nodes are not initialized by this process", "reason", err.Error()) }) {
+	if err := c.inventory.Supported(); err != nil {
+		c.log.Info("Nodes are not initialized by this process", "reason", err.Error())
+		<-ctx.Done()
 		return nil
 	}
 	c.reconciler.led = time.Now()

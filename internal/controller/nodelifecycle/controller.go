@@ -177,13 +177,13 @@ func (l Limit) String() string {
 // Type names the type in a command's help.
 func (l *Limit) Type() string { return "limit" }
 
-// Start makes passes until ctx ends. With a plugin that cannot be asked about instances it says so and does nothing while that is so, as the
+// Start makes passes until ctx ends. With a plugin that cannot be asked about instances it says so and does nothing, as the
 // reference does: such a plugin may have been built for load balancers only.
 func (c *Controller) Start(ctx context.Context) error {
 	ctx = log.IntoContext(ctx, c.log)
-	if !c.inventory.AwaitSupported(ctx, func(err error) {
+	if err := c.inventory.Supported(); err != nil {
 		c.log.Info("This process does not handle nodes of missing or stopped instances", "reason", err.Error())
-	}) {
+		<-ctx.Done()
 		return nil
 	}
 	if err := c.passer.dirtyNodes.watch(ctx, c.cache); err != nil {

@@ -38,11 +38,9 @@ type moody struct {
 	slow  time.Duration // that "slow" nodes take
 	pages int           // of a listing; zero: it cannot list
 	names []string      // of the nodes whose instances are listed
-	until time.Duration // for how long after the first question it cannot be asked about instances
 	queue bool          // calls pass the client of the cloud
 
 	mu    sync.Mutex
-	first time.Time // when it was first asked whether it can
 	calls map[string]int
 }
 
@@ -77,17 +75,9 @@ func (m *moody) list(ctx context.Context, yield func([]provider.Instance) error)
 	return nil
 }
 
-func (m *moody) ProviderName() string                       { return "sim" }
-func (m *moody) Instances() (cloudprovider.Instances, bool) { return nil, false }
-
-func (m *moody) InstancesV2() (cloudprovider.InstancesV2, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.first.IsZero() {
-		m.first = time.Now()
-	}
-	return m, time.Since(m.first) >= m.until
-}
+func (m *moody) ProviderName() string                           { return "sim" }
+func (m *moody) Instances() (cloudprovider.Instances, bool)     { return nil, false }
+func (m *moody) InstancesV2() (cloudprovider.InstancesV2, bool) { return m, true }
 
 func (m *moody) call(ctx context.Context, name string) error {
 	m.mu.Lock()
@@ -437,22 +427,6 @@ func TestWhatIsBadForEverCostsLittle(t *testing.T) {
 			if times == 0 || times > 7 {
 				t.Errorf("%s got %d events within an hour, want once in 10 minutes: %q", name, times, events)
 			}
-		}
-	})
-}
-
-// A plugin that cannot be asked about instances when this process begins to lead is looked at again.
-func TestAPluginThatIsReadyLateIsAsked(t *testing.T) {
-	settings := DefaultSettings()
-	playWith(t, settings, &moody{until: 5 * time.Minute}, append([]string{"dead"}, healthy...), func(s *scene) {
-		s.turn(corev1.ConditionUnknown, "dead")
-		time.Sleep(3 * time.Minute)
-		if s.cluster.get("dead") == nil {
-			t.Error("a node was deleted by the word of a plugin that cannot be asked")
-		}
-		time.Sleep(4 * time.Minute)
-		if s.cluster.get("dead") != nil {
-			t.Error("the dead node is there after the plugin could be asked for two minutes")
 		}
 	})
 }
