@@ -68,7 +68,7 @@ func fill(addresses ...string) func(*corev1.Service) {
 }
 
 // The address that an agent has written stays, whatever happens to the nodes, to the Service and to the manager. Beside it, a Service
-// whose plugin gives addresses keeps that of the plugin, and gets it back when somebody else writes another.
+// whose plugin gives addresses keeps that of the plugin.
 func TestTheAddressOfAnAgentStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := startEngine(t, 1)
@@ -123,8 +123,6 @@ func TestTheAddressOfAnAgentStays(t *testing.T) {
 			}
 		})
 		step("a node went after that", time.Minute, func() { e.changeNode("a", nil) })
-		step("somebody writes to the other Service", 3*DefaultDriftCheckPeriod, func() { e.edit(keyOf(plain), fill("192.0.2.77")) })
-		step("somebody empties the other Service", 3*DefaultDriftCheckPeriod, func() { e.edit(keyOf(plain), fill()) })
 		want = nil
 		step("the agent takes it back", 3*DefaultDriftCheckPeriod, func() { e.edit(keyOf(agent), fill()) })
 		step("a node came after that", time.Minute, func() { e.changeNode("c", nodeWith("c")) })

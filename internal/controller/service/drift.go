@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
@@ -35,12 +34,8 @@ const (
 	slowRepair = time.Hour
 )
 
-const (
-	// driftGone is the difference of a load balancer that is not there any more.
-	driftGone = "it is gone from the cloud"
-	// driftStatus is why the plugin is asked what a Service is to show.
-	driftStatus = "the Service shows other addresses than the cloud provider returned"
-)
+// driftGone is the difference of a load balancer that is not there any more.
+const driftGone = "it is gone from the cloud"
 
 // driftCheck compares load balancers with the cloud: what was made there may have been changed or deleted behind our back. It
 // repairs nothing itself but queues what differs, behind everything that somebody waits for.
@@ -76,8 +71,7 @@ func (d *driftCheck) run(ctx context.Context) {
 		return
 	}
 	defer d.orphans.Wait()
-	statusChecked := time.Now()
-	d.listedAt = statusChecked
+	d.listedAt = time.Now()
 	for {
 		timer := time.NewTimer(d.pause(time.Now()))
 		select {
@@ -86,12 +80,7 @@ func (d *driftCheck) run(ctx context.Context) {
 			timer.Stop()
 			return
 		}
-		var err error
-		if now := time.Now(); now.Sub(statusChecked) >= d.period {
-			statusChecked, err = now, d.checkStatus(ctx, now)
-		}
-		err = errors.Join(err, d.step(ctx, time.Now()))
-		d.failures.Note(ctx, "Could not compare load balancers with the cloud", err)
+		d.failures.Note(ctx, "Could not compare load balancers with the cloud", d.step(ctx, time.Now()))
 	}
 }
 
@@ -165,37 +154,6 @@ func (d *driftCheck) candidate(key types.NamespacedName, known state, now time.T
 // that is being worked on is looked at the next time.
 func (s state) comparable(at time.Time) bool {
 	return s.made != nil && s.made.ensured && s.made.status != nil && s.failure == nil && len(s.drift) == 0 && s.madeAt.Before(at)
-}
-
-// checkStatus queues the Services that do not show any more what was made for them: somebody has changed their status or has taken
-// their finalizer. Other addresses are not overwritten with what was once returned: the plugin is asked anew by an Ensure. All else
-// costs no call to the cloud, and one to the API server for each that is repaired.
-func (d *driftCheck) checkStatus(ctx context.Context, now time.Time) error {
-	var list corev1.ServiceList
-	if err := d.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // they are only read
-		return fmt.Errorf("listing services: %w", err)
-	}
-	states := d.states.all()
-	for i := range list.Items {
-		key := keyOf(&list.Items[i])
-		known := states[key]
-		service := known.newest(&list.Items[i])
-		if !known.comparable(now) || known.made.service.UID != service.UID ||
-			intentFor(service, d.classes, true) != provide {
-			continue
-		}
-		replaced := overwritten(service, known.made)
-		if !replaced && (known.made.unpublished || shows(service, known.made, now)) {
-			continue // what was not published yet is so by the pass that is about to
-		}
-		if replaced {
-			d.states.statusReplaced(key, known.made)
-		}
-		logf.FromContext(ctx).Info("Somebody has changed what the Service shows of its load balancer; repairing it",
-			"service", key.String(), "finalizer", hasFinalizer(service), "status", service.Status)
-		d.enqueue(key, priorityRepair)
-	}
-	return nil
 }
 
 // checkAll compares all load balancers with one listing of the cloud, and looks for orphans in it. Those that the list lacks are looked at one
@@ -429,13 +387,6 @@ func (d *driftCheck) count(err error) {
 		result = "error"
 	}
 	d.metrics.checks.WithLabelValues(result).Inc()
-}
-
-// overwritten reports whether a Service shows another status than the plugin returned, which was published or was there already. The
-// plugin has to say what it makes of that. One that returned no address leaves it to others to write one.
-func overwritten(service *corev1.Service, made *made) bool {
-	return made.status != nil && !made.unpublished && len(made.status.Ingress) > 0 &&
-		!sameIngress(service.Status.LoadBalancer.Ingress, made.status.Ingress)
 }
 
 // readdressed reports whether the cloud shows a load balancer with other addresses than at first. One that it shows as the Service does is

@@ -358,11 +358,6 @@ func differenceFor(want desired, made *made, now time.Time) *targetChange {
 	return want.latest.changeFrom(made.written)
 }
 
-// shows reports whether a Service that has its load balancer has the finalizer and the status that go with it.
-func shows(service *corev1.Service, made *made, now time.Time) bool {
-	return hasFinalizer(service) && published(service, made, now)
-}
-
 func published(service *corev1.Service, made *made, now time.Time) bool {
 	return publicationFor(service, made, now).equal(publication{service.Status.LoadBalancer.Ingress, conditionOf(service)})
 }

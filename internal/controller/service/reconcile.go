@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -373,7 +372,7 @@ func (r *reconciler) announces(p *pass, act action) bool {
 	}
 	known, _ := r.states.get(p.key)
 	refreshes := p.seen.made == nil && len(act.service.Status.LoadBalancer.Ingress) > 0
-	return act.verb == verbEnsure && !refreshes && known.failure == nil && !slices.Equal(p.seen.drift, []string{driftStatus})
+	return act.verb == verbEnsure && !refreshes && known.failure == nil
 }
 
 // remember has the state say what an action brought about.

@@ -353,15 +353,6 @@ func (s *states) targetsFailed(key types.NamespacedName, targets *targetSet, err
 
 // The transitions of the drift check name what was made when it began to look. If that has changed since, they do nothing.
 
-// statusReplaced says that somebody has written another status than the plugin returned.
-func (s *states) statusReplaced(key types.NamespacedName, looked *made) {
-	s.change(key, func(known *state) {
-		if known.made == looked {
-			known.drift = []string{driftStatus}
-		}
-	})
-}
-
 // looked says that the cloud is asked about one load balancer.
 func (s *states) looked(key types.NamespacedName) {
 	s.change(key, func(known *state) { known.seenAt = time.Now() })
