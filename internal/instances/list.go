@@ -18,7 +18,6 @@ type lister struct {
 	failed  recentError
 	calls   singleflight[*snapshot]
 	stream  *stream // nil unless the provider offers a watch
-	checks  checks
 	confirm confirmer
 	// alone has room for the one node that is asked for alone, as in the reference.
 	alone chan struct{}
@@ -184,9 +183,6 @@ func (l *lister) listed(ctx context.Context, nodes []*corev1.Node, age age, yiel
 	listed, err := l.calls.get(ctx, age.notBefore, l.run)
 	if err == nil && !listed.value.answersAll(nodes, listed.at, age.asked) {
 		listed, err = l.calls.get(ctx, age.asked, l.run)
-	}
-	if err == nil {
-		l.stream.compare(nodes, listed)
 	}
 	for _, node := range nodes {
 		var observation Observation

@@ -13,9 +13,7 @@ import (
 const (
 	// callsPerNode is what a question for the state of one node costs: whether it exists, and whether it runs.
 	callsPerNode = 2
-	// wrongHold is for how long no single node is asked for after an answer that a listing has contradicted.
-	wrongHold = time.Hour
-	// slowHold is that after an answer for which a pass does not wait.
+	// slowHold is for how long no single node is asked for after an answer for which a pass did not wait.
 	slowHold = 10 * time.Minute
 )
 
@@ -25,8 +23,6 @@ type confirmer struct {
 	one *perNode
 
 	mu sync.Mutex
-	// wrong is when a listing last contradicted an answer: a provider that lists may not have implemented the questions.
-	wrong time.Time
 	// slow is when an answer last did not come within AnswerWait.
 	slow time.Time
 }
@@ -34,7 +30,7 @@ type confirmer struct {
 func (s *confirmer) usable() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return time.Since(s.wrong) >= wrongHold && time.Since(s.slow) >= slowHold
+	return time.Since(s.slow) >= slowHold
 }
 
 // waited notes that an answer did not come in time.
@@ -88,23 +84,4 @@ func (l *lister) confirmed(ctx context.Context, nodes []*corev1.Node, maxAge tim
 		same = same && said[i].Status == Found && said[i].State == before[keyOf(node)].State
 	}
 	return said, same
-}
-
-// compare holds answers for single nodes against the listing that was made because of them. It stops asking for single nodes if the provider
-// said of an instance what is not so. Errors say nothing.
-func (s *confirmer) compare(nodes []*corev1.Node, said []Observation, listed *snapshot) {
-	if listed == nil || len(said) != len(nodes) {
-		return
-	}
-	for i, node := range nodes {
-		known, err := listed.find(node, time.Time{})
-		if err != nil || known.Status != Found || said[i].Status == NoStatement {
-			continue
-		}
-		if said[i].Status == NotFound || said[i].State != known.State {
-			s.mu.Lock()
-			s.wrong = time.Now()
-			s.mu.Unlock()
-		}
-	}
 }

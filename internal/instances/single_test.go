@@ -89,9 +89,9 @@ func TestSingleNodesAreAskedForWhenThatCostsLess(t *testing.T) {
 		"it went":                      {instances: 20, nodes: []string{"n0"}, happens: func(c *bothCloud) { c.remove("sim://n0") }, want: instances.NotFound, listings: 2, singles: 1},
 		"it was shut down":             {instances: 20, nodes: []string{"n0"}, happens: stop, want: instances.Found, state: stopped, listings: 1, singles: 4},
 		"errors are no answers":        {instances: 20, nodes: []string{"n0"}, exists: fails, want: instances.Found, state: running, listings: 2, singles: 2},
-		"a provider that only lists":   {instances: 20, nodes: []string{"n0"}, exists: no, want: instances.Found, state: running, listings: 2, singles: 1},
-		"one that does not say states": {instances: 20, nodes: []string{"n0"}, shutdown: unknown, want: instances.Found, state: running, listings: 2, singles: 2},
-		"one whose answers are fixed":  {instances: 20, nodes: []string{"n0"}, exists: yes, shutdown: yes, want: instances.Found, state: running, listings: 2, singles: 2},
+		"a provider that only lists":   {instances: 20, nodes: []string{"n0"}, exists: no, want: instances.Found, state: running, listings: 2, singles: 2},
+		"one that does not say states": {instances: 20, nodes: []string{"n0"}, shutdown: unknown, want: instances.Found, state: running, listings: 2, singles: 4},
+		"one whose answers are fixed":  {instances: 20, nodes: []string{"n0"}, exists: yes, shutdown: yes, want: instances.Found, state: running, listings: 2, singles: 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -141,34 +141,6 @@ func TestSingleNodesAreAskedForWhenThatCostsLess(t *testing.T) {
 
 func stop(c *bothCloud) {
 	c.change("sim://n0", func(instance *provider.Instance) { instance.State = provider.InstanceStopped })
-}
-
-// What single answers say for long is held against a listing now and then.
-func TestSingleAnswersAreCheckedByListings(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		yes, no := func(string) (bool, error) { return true, nil }, func(string) (bool, error) { return false, nil }
-		cloud := &bothCloud{listingCloud: newListingCloud(), exists: yes, shutdown: no} // whatever happens
-		cloud.pageSize = 1
-		for i := range 10 {
-			cloud.add(fmt.Sprint("n", i))
-		}
-		inv := instances.New(instances.Options{Cloud: cloud})
-		var said instances.Status
-		ask := func() {
-			inv.StateEach(t.Context(), []*corev1.Node{nodeWithID("n0", "sim://n0")}, 0, func(_ *corev1.Node, got instances.Observation, err error) {
-				said = got.Status
-			})
-		}
-		ask()
-		time.Sleep(time.Second)
-		ask()
-		cloud.remove("sim://n0")
-		for start := time.Now(); said != instances.NotFound; time.Sleep(5 * time.Second) {
-			if ask(); time.Since(start) > 2*time.Minute {
-				t.Fatal("single answers are believed for more than 2 minutes")
-			}
-		}
-	})
 }
 
 // For an hour the cloud hangs when it is asked for one instance. All nodes get their answers soon, by listings, and it is not asked for that

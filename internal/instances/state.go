@@ -52,14 +52,11 @@ const (
 	aboutState
 )
 
-// states takes what the watch shows, or what is as it was by questions for single nodes, and everything else from a listing. Nodes that
-// are not ready are looked up in a listing now and then whatever else says that they are there: the watch may have missed their end.
+// states takes what the watch shows, or what is as it was by questions for single nodes, and everything else from a listing.
 func (l *lister) states(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, what subject, yield Yield) {
 	age := ageOf(maxAge)
-	said, known := []Observation(nil), false
-	if l.checks.due(nodes, age.asked) {
-		age.notBefore = age.asked
-	} else if said, known = l.watched(ctx, nodes, age); !known {
+	said, known := l.watched(ctx, nodes, age)
+	if !known {
 		age.notBefore = l.stream.latest(age.notBefore)
 		if said, known = l.confirmed(ctx, nodes, maxAge, what); !known && said != nil {
 			age.notBefore = age.asked
@@ -71,13 +68,7 @@ func (l *lister) states(ctx context.Context, nodes []*corev1.Node, maxAge time.D
 		}
 		return
 	}
-	l.listed(ctx, nodes, age, func(node *corev1.Node, observation Observation, err error) {
-		if err == nil {
-			l.checks.made(node, observation.At)
-		}
-		yield(node, observation, err)
-	})
-	l.confirm.compare(nodes, said, l.newest())
+	l.listed(ctx, nodes, age, yield)
 }
 
 func (p *perNode) states(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, what subject, yield Yield) {

@@ -52,14 +52,12 @@ type stream struct {
 	marked time.Time
 	every  time.Duration // between the last two marks, zero if there are no two
 	live   bool          // the watch runs, and known is what it has reported
-	// lost are the provider IDs that known shows and a later listing did not: the watch has missed their end.
-	lost map[string]bool
-	turn chan struct{} // closed by the next mark, or the watch's end
+	turn   chan struct{} // closed by the next mark, or the watch's end
 }
 
 func newStream(watch provider.WatchInstancesFunc, listed func() *snapshot, metrics *metrics) *stream {
 	return &stream{
-		watch: watch, listed: listed, metrics: metrics, wanted: make(chan struct{}), turn: make(chan struct{}), lost: map[string]bool{},
+		watch: watch, listed: listed, metrics: metrics, wanted: make(chan struct{}), turn: make(chan struct{}),
 	}
 }
 
@@ -126,40 +124,8 @@ func (s *stream) peek(node *corev1.Node) (Observation, time.Time) {
 	return observation, s.marked
 }
 
-// find returns what the watch shows of a node. What a listing has contradicted it does not show. The lock is held.
-func (s *stream) find(node *corev1.Node) (Observation, error) {
-	observation, err := s.known.find(node, s.marked)
-	if err == nil && observation.Status == Found && s.lost[observation.Answered] {
-		return Observation{Status: NotFound, At: s.marked, Listed: observation.Listed}, nil
-	}
-	return observation, err
-}
-
-// compare notes what a listing says of nodes. Whom it does not show, the watch is not believed for until it reports it again, or
-// a listing shows it: what has joined since the listing began costs another one.
-func (s *stream) compare(nodes []*corev1.Node, listed answer[*snapshot]) {
-	if s == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.known == nil {
-		return
-	}
-	for _, node := range nodes {
-		watched, err := s.known.find(node, s.marked)
-		if err != nil || watched.Status != Found {
-			continue
-		}
-		switch said, err := listed.value.find(node, listed.at); {
-		case err != nil: // says nothing
-		case said.Status == NotFound:
-			s.lost[watched.Answered] = true
-		default:
-			delete(s.lost, watched.Answered)
-		}
-	}
-}
+// find returns what the watch shows of a node. The lock is held.
+func (s *stream) find(node *corev1.Node) (Observation, error) { return s.known.find(node, s.marked) }
 
 // age returns how long ago the last mark came: very long ago if there was none.
 func (s *stream) age() time.Duration {
@@ -308,9 +274,6 @@ func (s *session) take(event provider.InstanceEvent) error {
 	case problem != "":
 		return nil // that one is not left out any more
 	}
-	if s.current {
-		delete(s.stream.lost, id)
-	}
 	if !set {
 		s.snapshot.remove(id)
 		return nil
@@ -358,8 +321,6 @@ func (s *session) mark(now time.Time) {
 	defer stream.mu.Unlock()
 	if s.current {
 		stream.every = now.Sub(stream.marked)
-	} else {
-		clear(stream.lost)
 	}
 	s.current = true
 	stream.known, stream.live, stream.marked = s.snapshot, true, now

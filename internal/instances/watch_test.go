@@ -259,62 +259,6 @@ func TestAWatchThatCannotBeTrueIsEnded(t *testing.T) {
 	}
 }
 
-// A watch that has lost the end of an instance is found out by a listing within minutes, and costs few of them.
-func TestAWatchThatLostADeletionIsFoundOut(t *testing.T) {
-	cloud := newWatchCloud("gone", "off", "a")
-	watching(t, cloud, func(t *testing.T, inv *instances.Inventory) {
-		ask := func(names ...string) map[string]instances.Status {
-			said, nodes := map[string]instances.Status{}, []*corev1.Node{readyNode("a")}
-			for _, name := range names {
-				nodes = append(nodes, node(name))
-			}
-			inv.StateEach(t.Context(), nodes, 5*time.Second, func(n *corev1.Node, got instances.Observation, err error) {
-				if err != nil {
-					t.Error(err)
-				}
-				said[n.Name] = got.Status
-			})
-			return said
-		}
-		ask("gone", "off")
-		cloud.remove("sim://gone") // of which the watch does not tell
-		start, before := time.Now(), cloud.count()
-		for said := map[string]instances.Status(nil); said["gone"] != instances.NotFound; time.Sleep(5 * time.Second) {
-			if said = ask("gone", "off"); said["off"] != instances.Found || said["a"] != instances.Found {
-				t.Fatalf("after %s the others are %v", time.Since(start), said)
-			}
-			if time.Since(start) > 2*time.Minute {
-				t.Fatal("after 2 minutes the watch is still believed")
-			}
-		}
-		if got := cloud.count() - before; got != 1 {
-			t.Errorf("%d listings, want 1", got)
-		}
-		if said := ask("gone", "off"); said["gone"] != instances.NotFound {
-			t.Errorf("%s by the next answer, want not found again", said["gone"])
-		}
-		before = cloud.count()
-		for range int(24 * time.Hour / (5 * time.Second)) { // without it
-			ask("off")
-			time.Sleep(5 * time.Second)
-		}
-		if got, most := cloud.count()-before, int(24*time.Hour/(10*time.Minute))+5; got > most {
-			t.Errorf("%d listings in a day for one node that is off, want at most %d", got, most)
-		}
-		cloud.happens(provider.InstanceSet, "gone")
-		before = cloud.count()
-		if said := ask("gone"); said["gone"] != instances.Found || cloud.count() != before {
-			t.Errorf("%s after %d listings, want found by the watch: it told of it again", said["gone"], cloud.count()-before)
-		}
-	})
-}
-
-func readyNode(name string) *corev1.Node {
-	n := node(name)
-	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	return n
-}
-
 // stallingCloud can only watch, and its watches stall for a while after they have begun, in the way that is set.
 type stallingCloud struct {
 	*watchCloud

@@ -18,7 +18,7 @@ func TestANodeThatStaysOffCostsLittle(t *testing.T) {
 	}{
 		"asked for one by one":                    {0, map[string]int{"off": 2 * 60}},
 		"a listing of one page":                   {1, map[string]int{"off": 0, "a page": 60}},
-		"a listing costs more than two questions": {50, map[string]int{"off": 2 * 60, "a page": 50 * 10}},
+		"a listing costs more than two questions": {50, map[string]int{"off": 2 * 60, "a page": 50}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			settings := DefaultSettings()
