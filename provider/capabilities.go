@@ -28,8 +28,7 @@ type Capabilities struct {
 	ListInstances ListInstancesFunc
 
 	// WatchInstances reports all instances and then each change. With it, what is known of instances that exist is current
-	// without asking. That one does not exist is still only believed of a list; a provider that has no ListInstances is listed
-	// by the beginning of a watch.
+	// without asking. That one does not exist is still only believed of a list: without ListInstances it is not used.
 	WatchInstances WatchInstancesFunc
 
 	// StandbySafe says that ListInstances and WatchInstances may be called before Initialize and on a replica that does not

@@ -40,65 +40,49 @@ func TestInstancesThatCannotBeToldApart(t *testing.T) {
 		"the name of a healthy one": {[]provider.Instance{with("b", "sim://")}, `"sim://"`, "b"},
 	}
 	for name, test := range tests {
-		for _, watch := range []bool{false, true} {
-			if watch && strings.Contains(test.names, "sim://x") {
-				continue // a watch replaces what has the same ID
-			}
-			t.Run(fmt.Sprintf("%s, by a watch: %t", name, watch), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					plugin := &fixedList{listed: append([]provider.Instance{instanceFor("a")}, append(test.wrong, instanceFor("b"))...), watch: watch}
-					inv := instances.New(instances.Options{Cloud: plugin})
-					for start := time.Now(); time.Since(start) < time.Hour; time.Sleep(10 * time.Minute) {
-						for _, healthy := range []*corev1.Node{node("a"), nodeWithID("a", "sim://a"), nodeWithID("b", "sim://b"), nodeWithID("b", "SIM:///b")} {
-							if got := lookup(t, inv, healthy, 0); got.Status != instances.Found {
-								t.Errorf("%s, %q: %s", healthy.Name, healthy.Spec.ProviderID, got.Status)
-							}
-						}
-						for _, n := range []*corev1.Node{node("x"), node("gone"), nodeWithID("x", "sim://x"), nodeWithID("gone", "sim://gone")} {
-							if got, err := inv.Lookup(t.Context(), n, 0); err == nil {
-								t.Errorf("%s, %q: %s", n.Name, n.Spec.ProviderID, got.Status)
-							}
-						}
-						_, err := inv.Lookup(t.Context(), nodeWithID("gone", "sim://gone"), 0)
-						var invalid *instances.InvalidListError
-						if !errors.As(err, &invalid) || !strings.Contains(err.Error(), test.names) || len(err.Error()) > 1000 {
-							t.Errorf("error %v, want an InvalidListError that names %s", err, test.names)
-						}
-						if test.missing != "" {
-							var missing *instances.ProviderIDMissingError
-							if _, err := inv.Lookup(t.Context(), node(test.missing), 0); !errors.As(err, &missing) {
-								t.Errorf("error %v, want a ProviderIDMissingError", err)
-							}
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				plugin := &fixedList{listed: append([]provider.Instance{instanceFor("a")}, append(test.wrong, instanceFor("b"))...)}
+				inv := instances.New(instances.Options{Cloud: plugin})
+				for start := time.Now(); time.Since(start) < time.Hour; time.Sleep(10 * time.Minute) {
+					for _, healthy := range []*corev1.Node{node("a"), nodeWithID("a", "sim://a"), nodeWithID("b", "sim://b"), nodeWithID("b", "SIM:///b")} {
+						if got := lookup(t, inv, healthy, 0); got.Status != instances.Found {
+							t.Errorf("%s, %q: %s", healthy.Name, healthy.Spec.ProviderID, got.Status)
 						}
 					}
-					plugin.listed = []provider.Instance{instanceFor("a"), instanceFor("b")}
-					if got := lookup(t, inv, nodeWithID("gone", "sim://gone"), 0); got.Status != instances.NotFound || got.Listed != 2 {
-						t.Errorf("%s of %d by a list that is sound", got.Status, got.Listed)
+					for _, n := range []*corev1.Node{node("x"), node("gone"), nodeWithID("x", "sim://x"), nodeWithID("gone", "sim://gone")} {
+						if got, err := inv.Lookup(t.Context(), n, 0); err == nil {
+							t.Errorf("%s, %q: %s", n.Name, n.Spec.ProviderID, got.Status)
+						}
 					}
-				})
+					_, err := inv.Lookup(t.Context(), nodeWithID("gone", "sim://gone"), 0)
+					var invalid *instances.InvalidListError
+					if !errors.As(err, &invalid) || !strings.Contains(err.Error(), test.names) || len(err.Error()) > 1000 {
+						t.Errorf("error %v, want an InvalidListError that names %s", err, test.names)
+					}
+					if test.missing != "" {
+						var missing *instances.ProviderIDMissingError
+						if _, err := inv.Lookup(t.Context(), node(test.missing), 0); !errors.As(err, &missing) {
+							t.Errorf("error %v, want a ProviderIDMissingError", err)
+						}
+					}
+				}
+				plugin.listed = []provider.Instance{instanceFor("a"), instanceFor("b")}
+				if got := lookup(t, inv, nodeWithID("gone", "sim://gone"), 0); got.Status != instances.NotFound || got.Listed != 2 {
+					t.Errorf("%s of %d by a list that is sound", got.Status, got.Listed)
+				}
 			})
-		}
+		})
 	}
 }
 
-// fixedList is a cloud that lists the same in no time, also by a watch alone.
+// fixedList is a cloud that lists the same in no time.
 type fixedList struct {
 	*listingCloud
 	listed []provider.Instance
-	watch  bool
 }
 
 func (c *fixedList) Capabilities() provider.Capabilities {
-	if c.watch {
-		return provider.Capabilities{WatchInstances: func(_ context.Context, yield func(provider.InstanceEvent) error) error {
-			for _, instance := range c.listed {
-				if err := yield(provider.InstanceEvent{Kind: provider.InstanceSet, Instance: instance}); err != nil {
-					return err
-				}
-			}
-			return yield(provider.InstanceEvent{Kind: provider.InstancesCurrent})
-		}}
-	}
 	return provider.Capabilities{ListInstances: func(_ context.Context, yield func([]provider.Instance) error) error {
 		return yield(slices.Clone(c.listed))
 	}}

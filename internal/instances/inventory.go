@@ -80,9 +80,6 @@ func New(options Options) *Inventory {
 	options.WarmInterval = cmp.Or(options.WarmInterval, DefaultWarmInterval)
 	inventory := &Inventory{options: options, metrics: newMetrics(options.Registerer)}
 	capabilities := provider.CapabilitiesOf(options.Cloud)
-	if capabilities.ListInstances == nil && capabilities.WatchInstances != nil {
-		capabilities.ListInstances = listByWatch(capabilities.WatchInstances)
-	}
 	if capabilities.ListInstances == nil {
 		inventory.source = newPerNode(options.Cloud, inventory.metrics)
 		return inventory

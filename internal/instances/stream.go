@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -326,51 +324,4 @@ func (s *session) mark(now time.Time) {
 	stream.known, stream.live, stream.marked = s.snapshot, true, now
 	stream.metrics.marked(now, stream.known)
 	stream.wake()
-}
-
-// errComplete ends a watch that is a list, at its first mark.
-var errComplete = errors.New("the list is complete")
-
-// listByWatch lists by the beginning of a watch, for a provider that has no other list. A watch that falls silent before its first mark, and
-// one that goes on after it, is ended by its context, which the client of the cloud sees to even if the provider does not.
-func listByWatch(watch provider.WatchInstancesFunc) provider.ListInstancesFunc {
-	return func(ctx context.Context, yield func([]provider.Instance) error) error {
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		silence := time.AfterFunc(maxSilence, func() { cancel(errSilent) })
-		defer silence.Stop()
-		session := newSession(&stream{listed: func() *snapshot { return nil }})
-		complete := false
-		err := watch(ctx, func(event provider.InstanceEvent) error {
-			if cause := context.Cause(ctx); cause != nil {
-				return cause
-			}
-			silence.Reset(maxSilence)
-			if event.Kind != provider.InstancesCurrent {
-				return session.take(event)
-			}
-			complete = true
-			cancel(errComplete)
-			return errComplete
-		})
-		switch {
-		case complete:
-		case errors.Is(context.Cause(ctx), errSilent):
-			return errSilent
-		case err == nil:
-			return errors.New("the watch ended before its first mark")
-		default:
-			return err
-		}
-		page := make([]provider.Instance, 0, len(session.snapshot.byProviderID)+len(session.leftOut))
-		for _, e := range session.snapshot.byProviderID {
-			page = append(page, e.Instance)
-		}
-		for _, name := range slices.Sorted(maps.Keys(session.leftOut)) {
-			instance := provider.Instance{NodeName: name}
-			instance.ProviderID = session.leftOut[name]
-			page = append(page, instance)
-		}
-		return yield(page)
-	}
 }

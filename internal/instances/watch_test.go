@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -188,26 +187,6 @@ func TestAWatchThatExpiresBeginsAnew(t *testing.T) {
 	})
 }
 
-// A provider that can only watch is listed by the beginning of a watch.
-func TestAWatchIsAList(t *testing.T) {
-	cloud := newWatchCloud("a")
-	cloud.unlisted = true
-	synctest.Test(t, func(t *testing.T) {
-		inv := instances.New(instances.Options{Cloud: cloud}) // and does not run
-		if got := lookup(t, inv, node("a"), 0); got.Status != instances.Found || !inv.Lists() {
-			t.Errorf("%s, lists: %t", got.Status, inv.Lists())
-		}
-		if got := lookup(t, inv, node("b"), 0); got.Status != instances.NotFound || got.Listed != 1 {
-			t.Errorf("%s of %d, want not found of 1", got.Status, got.Listed)
-		}
-		time.Sleep(time.Second)
-		cloud.set(func(c *watchCloud) { c.refuse = errors.New("connection refused") })
-		if _, err := inv.Lookup(t.Context(), node("a"), 0); err == nil {
-			t.Error("no error from a watch that ended before its first mark")
-		}
-	})
-}
-
 func TestWhoWatchesWhen(t *testing.T) {
 	for _, standby := range []bool{true, false} {
 		cloud := newWatchCloud("a")
@@ -259,78 +238,14 @@ func TestAWatchThatCannotBeTrueIsEnded(t *testing.T) {
 	}
 }
 
-// stallingCloud can only watch, and its watches stall for a while after they have begun, in the way that is set.
-type stallingCloud struct {
+// cutCloud is a cloud whose watches are as is set.
+type cutCloud struct {
 	*watchCloud
-	stalls func(ctx context.Context, yield func(provider.InstanceEvent) error) error
-
-	stalled atomic.Bool
+	watches provider.WatchInstancesFunc
 }
 
-func (c *stallingCloud) Capabilities() provider.Capabilities {
-	return provider.Capabilities{WatchInstances: func(ctx context.Context, yield func(provider.InstanceEvent) error) error {
-		if c.stalled.Load() {
-			return c.stalls(ctx, yield)
-		}
-		return c.watch(ctx, yield)
-	}}
-}
-
-// A list by a watch that stalls fails in time, again and again, and works again when the watch does. A provider that goes on after the
-// list is complete is not waited for; one that does not even heed its context is asked again seldom, as any other is.
-func TestAListByAWatchThatStalls(t *testing.T) {
-	over := make(chan struct{})
-	deaf := func(context.Context) error { <-over; return nil }
-	heeds := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-	set := provider.InstanceEvent{Kind: provider.InstanceSet, Instance: instanceFor("a")}
-	for name, test := range map[string]struct {
-		events []provider.InstanceEvent
-		then   func(context.Context) error
-		lists  int // of lookups, at the least
-	}{
-		"and heeds its context":       {[]provider.InstanceEvent{set}, heeds, 0},
-		"and is deaf":                 {[]provider.InstanceEvent{set}, deaf, 0},
-		"after the mark":              {[]provider.InstanceEvent{set, {Kind: provider.InstancesCurrent}}, heeds, 100},
-		"after the mark, and is deaf": {[]provider.InstanceEvent{set, {Kind: provider.InstancesCurrent}}, deaf, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				over = make(chan struct{})
-				plugin := &stallingCloud{watchCloud: newWatchCloud("a")}
-				plugin.stalls = func(ctx context.Context, yield func(provider.InstanceEvent) error) error {
-					for _, event := range test.events {
-						_ = yield(event)
-					}
-					return test.then(ctx)
-				}
-				inv := instances.New(instances.Options{Cloud: cloud.Decorate(plugin, cloud.Options{})})
-				plugin.stalled.Store(true)
-				found := 0
-				for start := time.Now(); time.Since(start) < time.Hour; time.Sleep(10 * time.Second) {
-					began := time.Now()
-					got, err := inv.Lookup(t.Context(), node("a"), 0)
-					if took := time.Since(began); took > time.Minute || test.lists > 0 && took > 10*time.Second {
-						t.Fatalf("a lookup took %s", took)
-					}
-					if err == nil && got.Status == instances.Found {
-						found++
-					}
-				}
-				if found < test.lists || test.lists == 0 && found > 0 {
-					t.Errorf("found %d times, want %d or more", found, test.lists)
-				}
-				plugin.stalled.Store(false)
-				began := time.Now()
-				for err := errors.New("not asked"); err != nil; time.Sleep(10 * time.Second) {
-					if _, err = inv.Lookup(t.Context(), node("b"), 0); time.Since(began) > time.Hour {
-						t.Fatalf("an hour after the end: %v", err)
-					}
-				}
-				close(over)
-				synctest.Wait()
-			})
-		})
-	}
+func (c *cutCloud) Capabilities() provider.Capabilities {
+	return provider.Capabilities{ListInstances: c.list, WatchInstances: c.watches}
 }
 
 // For an hour each watch is cut right after it has shown all instances. They are not read each second because of that, nor does the log alternate.
@@ -338,8 +253,8 @@ func TestAWatchThatIsCutAfterItsFirstMark(t *testing.T) {
 	for _, end := range []error{errors.New("connection reset"), provider.ErrWatchExpired} {
 		cuts, ended, again := atomic.Bool{}, atomic.Int32{}, atomic.Int32{}
 		cuts.Store(true)
-		plugin := &stallingCloud{watchCloud: newWatchCloud("a")}
-		plugin.stalls = func(ctx context.Context, yield func(provider.InstanceEvent) error) error {
+		plugin := &cutCloud{watchCloud: newWatchCloud("a")}
+		plugin.watches = func(ctx context.Context, yield func(provider.InstanceEvent) error) error {
 			return plugin.watch(ctx, func(event provider.InstanceEvent) error {
 				if err := yield(event); err != nil || event.Kind != provider.InstancesCurrent || !cuts.Load() {
 					return err
@@ -347,7 +262,6 @@ func TestAWatchThatIsCutAfterItsFirstMark(t *testing.T) {
 				return end
 			})
 		}
-		plugin.stalled.Store(true)
 		synctest.Test(t, func(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			inv := instances.New(instances.Options{Cloud: plugin, Logger: funcr.New(func(_, line string) {
@@ -370,8 +284,7 @@ func TestAWatchThatIsCutAfterItsFirstMark(t *testing.T) {
 			if errors.Is(end, provider.ErrWatchExpired) {
 				logged = 0
 			}
-			// A provider without a list is listed by watches as well, of which there is one for each lookup at most.
-			if watches := plugin.watched(); watches > 450 || ended.Load() != logged || again.Load() != 0 {
+			if watches := plugin.watched(); watches > 100 || ended.Load() != logged || again.Load() != 0 {
 				t.Errorf("%v: %d watches, %d lines that they ended and %d that they are current", end, watches, ended.Load(), again.Load())
 			}
 			cuts.Store(false)

@@ -16,7 +16,6 @@ import (
 // watchCloud is a listingCloud that tells of changes at once, and makes a mark each second.
 type watchCloud struct {
 	*listingCloud
-	unlisted bool // offers no list of its own
 
 	mu       sync.Mutex
 	watches  int
@@ -36,11 +35,7 @@ func newWatchCloud(names ...string) *watchCloud {
 }
 
 func (c *watchCloud) Capabilities() provider.Capabilities {
-	capabilities := provider.Capabilities{WatchInstances: c.watch, StandbySafe: c.standby}
-	if !c.unlisted {
-		capabilities.ListInstances = c.list
-	}
-	return capabilities
+	return provider.Capabilities{ListInstances: c.list, WatchInstances: c.watch, StandbySafe: c.standby}
 }
 
 func (c *watchCloud) watch(ctx context.Context, yield func(provider.InstanceEvent) error) error {
