@@ -312,8 +312,6 @@ func (w watcher) matters(before, after *corev1.Service) (intent, bool) {
 		return is, was != leave
 	case was != is || before.UID != after.UID:
 		return is, true
-	case is == provide && hasFinalizer(before) && !hasFinalizer(after):
-		return is, true
 	default:
 		return is, is == provide && (len(inputsOf(after).changes(inputsOf(before))) > 0 || w.filledIn(before, after))
 	}

@@ -285,7 +285,7 @@ func (r *reconciler) finish(ctx context.Context, p *pass, err error) reconcile.R
 	case err == nil:
 		r.metrics.updated(p.key, time.Now())
 		r.states.succeeded(p.key, p.service)
-		return r.untilUncontested(ctx, p)
+		return reconcile.Result{}
 	case ctx.Err() != nil, errors.Is(err, errWaiting):
 		return reconcile.Result{} // we are being stopped, which is nobody's failure, or will be admitted
 	case errors.As(err, &outdated):
@@ -293,22 +293,6 @@ func (r *reconciler) finish(ctx context.Context, p *pass, err error) reconcile.R
 	default:
 		return p.again(r.failed(ctx, p, err))
 	}
-}
-
-// untilUncontested makes another pass over a Service whose finalizer is not put back yet, when that is due.
-func (r *reconciler) untilUncontested(ctx context.Context, p *pass) reconcile.Result {
-	known, _ := r.states.get(p.key)
-	wait := known.contested(r.backoff, time.Now())
-	if p.want.intent != provide || hasFinalizer(p.service) || wait <= 0 {
-		return reconcile.Result{}
-	}
-	logf.FromContext(ctx).Info("Somebody takes the finalizer of the Service away again and again; putting it back later", "retryAfter", wait)
-	return p.again(wait)
-}
-
-// contested returns how long the finalizer is not to be put back, see states.wrote.
-func (s state) contested(pauses backoff, now time.Time) time.Duration {
-	return s.protected.Wait(pauses.growing(), now)
 }
 
 // repeat makes another pass over a Service that changed under our hands, soon and silently. If that repeats, the writes do not

@@ -150,8 +150,6 @@ type observed struct {
 	drift []string
 	// removed says that the load balancer of this Service has been deleted already.
 	removed bool
-	// contested says that somebody takes the finalizer away again and again, and that it is not time yet to put it back.
-	contested bool
 	// failed is how this very pass has failed. Nil: it has not.
 	failed *failedPass
 	// held says that the last pass has failed, and that the next one is not due.
@@ -297,9 +295,6 @@ func planProvide(want desired, seen observed, now time.Time) []action {
 	plan := planProtect(seen, now)
 	if why := reasonsToEnsure(want, seen); len(why) > 0 {
 		return append(plan, action{verb: verbEnsure, service: seen.service, why: why, refresh: seen.made == nil || seen.made.accepted == nil})
-	}
-	if seen.contested { // nothing is about to be made
-		plan = nil
 	}
 	if !seen.made.serves(want) && seen.made.status != nil {
 		return append(plan, retargetFor(want, seen, now))

@@ -306,7 +306,7 @@ func (r *reconciler) observe(p *pass) {
 	p.want.intent = intentFor(p.service, r.classes, known.knows(p.service))
 	p.want.awaits = len(known.predecessors) > 0 && !r.tellsApart
 	p.seen = observed{
-		service: p.service, made: known.made, drift: known.drift, contested: known.contested(r.backoff, time.Now()) > 0,
+		service: p.service, made: known.made, drift: known.drift,
 		removed: p.service != nil && known.removed != "" && known.removed == p.service.UID,
 	}
 }
@@ -392,7 +392,7 @@ func (r *reconciler) remember(ctx context.Context, p *pass, act action, done res
 	case act.verb == verbRemove:
 		r.states.removed(p.key, act.service, p.service)
 	default:
-		r.states.wrote(p.key, act, done.service, r.backoff)
+		r.states.wrote(p.key, act, done.service)
 		p.service = done.service
 	}
 }

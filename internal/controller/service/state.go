@@ -45,8 +45,6 @@ type state struct {
 	failure *failure
 	// alone is how the targets fare while the Service itself cannot be ensured.
 	alone targetsFailure
-	// protected slows down putting back the finalizer that somebody takes away again and again.
-	protected kit.Brake
 	// conditionAt is when a failure was last written to the condition.
 	conditionAt time.Time
 	// predecessors are the Services that had the name before and whose load balancers are still to be deleted. OwnFirst says that the
@@ -255,12 +253,9 @@ func (s *states) removed(key types.NamespacedName, service, current *corev1.Serv
 }
 
 // wrote says that a Service was written, and what it is now.
-func (s *states) wrote(key types.NamespacedName, act action, service *corev1.Service, pauses backoff) {
+func (s *states) wrote(key types.NamespacedName, act action, service *corev1.Service) {
 	s.change(key, func(known *state) {
 		known.written = service
-		if act.verb == verbProtect && known.made != nil {
-			known.protected = known.protected.After(pauses.growing(), time.Now())
-		}
 		switch {
 		case act.verb != verbPublish:
 		case act.failed:
