@@ -61,7 +61,7 @@ type assembly struct {
 	// migration is nil unless controllers run under the lease of --enable-leader-migration.
 	migration   *migration
 	inventory   func() (*instances.Inventory, error)
-	owners      func() (*instances.Owners, error)
+	owners      *instances.Owners
 	controllers []*running
 }
 
@@ -79,7 +79,7 @@ func (a *assembly) assemble(ctx context.Context) error {
 		}
 	}
 	a.inventory = sync.OnceValues(func() (*instances.Inventory, error) { return a.newInventory(ctx) })
-	a.owners = sync.OnceValues(a.newOwners)
+	a.owners = instances.NewOwners(rulesOf(a.config, a.cloud))
 	for i, controller := range a.config.enabled {
 		delay := time.Duration(0)
 		if interval := a.config.component.Generic.ControllerStartInterval.Duration; interval > 0 {
@@ -177,15 +177,6 @@ func (a *assembly) newInventory(ctx context.Context) (*instances.Inventory, erro
 		return nil, fmt.Errorf("adding the inventory to the manager: %w", err)
 	}
 	return instances, nil
-}
-
-// newOwners returns what all controllers know of whose nodes are.
-func (a *assembly) newOwners() (*instances.Owners, error) {
-	inventory, err := a.inventory()
-	if err != nil {
-		return nil, err
-	}
-	return instances.NewOwners(inventory, rulesOf(a.config, a.cloud)), nil
 }
 
 // managerOptions returns how controller-runtime's manager is to run. Its own servers stay off: serving.go has one for all.

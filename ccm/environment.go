@@ -68,6 +68,6 @@ type Environment struct {
 	lease func(context.Context) *corev1.ObjectReference
 	// inventory returns what all controllers of this module ask about instances. It is built for the first that asks.
 	inventory func() (*instances.Inventory, error)
-	// owners returns what all controllers of this module know of whose nodes are. It is built for the first that asks.
-	owners func() (*instances.Owners, error)
+	// owners is what all controllers of this module know of whose nodes are.
+	owners *instances.Owners
 }

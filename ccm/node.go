@@ -40,10 +40,6 @@ func newNodeController(ctx context.Context, environment Environment) (manager.Ru
 	if err != nil {
 		return nil, err
 	}
-	owners, err := environment.owners()
-	if err != nil {
-		return nil, err
-	}
 	whole, err := wholeNodesOf(ctx, environment)
 	if err != nil {
 		return nil, err
@@ -55,7 +51,7 @@ func newNodeController(ctx context.Context, environment Environment) (manager.Ru
 		Cache:                 environment.Manager.GetCache(),
 		Recorder:              environment.Recorder,
 		Inventory:             instances,
-		Owners:                owners,
+		Owners:                environment.owners,
 		Whole:                 whole,
 		StatusUpdateFrequency: environment.Settings.NodeStatusUpdateFrequency.Duration,
 		FullRefreshPeriod:     environment.config.nodeFullRefreshPeriod,

@@ -103,24 +103,20 @@ func (f *nodeGroupFlags) newController(ctx context.Context, environment Environm
 	if capabilities.NodeGroups == nil {
 		return nil, fmt.Errorf("the provider %q offers no node groups: leave %s out of --controllers", environment.Cloud.ProviderName(), nodegroups.Name)
 	}
-	owners, err := environment.owners()
-	if err != nil {
-		return nil, err
-	}
 	if err := deletion.AddIndexes(ctx, environment.Manager.GetCache()); err != nil {
 		return nil, err
 	}
 	server, err := autoscaler.New(autoscaler.Options{
 		Groups: capabilities.NodeGroups, Address: net.JoinHostPort(f.bindAddress, strconv.Itoa(f.port)), Files: f.files,
 		Client: environment.Client, Cached: environment.Manager.GetCache(), Live: environment.Manager.GetAPIReader(),
-		Ours: notForeign(owners), Registerer: environment.Registerer, Logger: environment.Logger,
+		Ours: notForeign(environment.owners), Registerer: environment.Registerer, Logger: environment.Logger,
 	})
 	if err != nil {
 		return nil, err
 	}
 	controller, err := nodegroups.New(nodegroups.Options{
 		Client: environment.Client, Live: environment.Manager.GetAPIReader(), Cache: environment.Manager.GetCache(), Recorder: environment.Recorder,
-		Groups: capabilities.NodeGroups, Ours: notForeign(owners), ListBalancers: balancersOf(capabilities, environment.ClusterName),
+		Groups: capabilities.NodeGroups, Ours: notForeign(environment.owners), ListBalancers: balancersOf(capabilities, environment.ClusterName),
 		BalancerWait: f.balancerWait, Registerer: environment.Registerer, Logger: environment.Logger,
 	})
 	if err != nil {

@@ -88,10 +88,6 @@ func (f *nodeLifecycleFlags) newController(_ context.Context, environment Enviro
 	if err != nil {
 		return nil, err
 	}
-	owners, err := environment.owners()
-	if err != nil {
-		return nil, err
-	}
 	leases, err := coordinationv1client.NewForConfig(environment.kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("client for the record of node deletions: %w", err)
@@ -102,7 +98,7 @@ func (f *nodeLifecycleFlags) newController(_ context.Context, environment Enviro
 		Cache:     environment.Manager.GetCache(),
 		Recorder:  environment.Recorder,
 		Inventory: instances,
-		Owners:    owners,
+		Owners:    environment.owners,
 		DeletionLog: &nodelifecycle.DeletionLog{
 			Leases: leases, Namespace: election.ResourceNamespace, Name: election.ResourceName + deletionLogSuffix,
 			DryRun: environment.config.dryRun != nil,

@@ -75,10 +75,6 @@ func (f *routeFlags) newController(_ context.Context, environment Environment) (
 	if err != nil {
 		return nil, err
 	}
-	owners, err := environment.owners()
-	if err != nil {
-		return nil, err
-	}
 	var watching time.Duration
 	if utilfeature.DefaultFeatureGate.Enabled(features.CloudControllerManagerWatchBasedRoutesReconciliation) {
 		watching = wait.Jitter(environment.Settings.Generic.MinResyncPeriod.Duration, 1) // as the informers of the reference
@@ -89,7 +85,7 @@ func (f *routeFlags) newController(_ context.Context, environment Environment) (
 		Cache:        environment.Manager.GetCache(),
 		Recorder:     environment.Recorder,
 		Cloud:        environment.Cloud,
-		Owners:       owners,
+		Owners:       environment.owners,
 		ClusterName:  environment.ClusterName,
 		ClusterCIDRs: clusterCIDRs,
 		Period:       shared.RouteReconciliationPeriod.Duration,

@@ -93,10 +93,6 @@ func (f *serviceFlags) newController(_ context.Context, environment Environment)
 	if err != nil {
 		return nil, err
 	}
-	owners, err := environment.owners()
-	if err != nil {
-		return nil, err
-	}
 	period := f.driftCheckPeriod
 	if period == 0 {
 		period = -1 // to the controller zero is its default
@@ -109,7 +105,7 @@ func (f *serviceFlags) newController(_ context.Context, environment Environment)
 		Cloud:            environment.Cloud,
 		ClusterName:      environment.ClusterName,
 		Inventory:        instances,
-		Owners:           owners,
+		Owners:           environment.owners,
 		Classes:          f.classes,
 		Writes:           writes,
 		TargetQuiet:      min(service.DefaultTargetQuiet, f.targetDelay),

@@ -88,13 +88,9 @@ func (f *servingCertificateFlags) newController(ctx context.Context, environment
 	if err != nil {
 		return nil, err
 	}
-	owners, err := environment.owners()
-	if err != nil {
-		return nil, err
-	}
 	return servingcertificate.New(ctx, servingcertificate.Options{
 		Client: environment.Client, Cache: environment.Manager.GetCache(), Recorder: environment.Recorder,
-		Inventory: instances, Owners: owners, Policy: f.policy, Registerer: environment.Registerer, Logger: environment.Logger,
+		Inventory: instances, Owners: environment.owners, Policy: f.policy, Registerer: environment.Registerer, Logger: environment.Logger,
 	})
 }
 

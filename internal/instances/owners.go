@@ -6,16 +6,11 @@ import (
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
-// Owners knows whose nodes are. There is one in a manager, beside its Inventory. It is safe for concurrent use.
-type Owners struct {
-	inventory *Inventory
-	rules     ownership.Rules
-}
+// Owners knows whose nodes are. There is one in a manager. It is safe for concurrent use.
+type Owners struct{ rules ownership.Rules }
 
 // NewOwners returns owners by rules.
-func NewOwners(inventory *Inventory, rules ownership.Rules) *Owners {
-	return &Owners{inventory: inventory, rules: rules}
-}
+func NewOwners(rules ownership.Rules) *Owners { return &Owners{rules: rules} }
 
 // Rules are those by which it is decided whose a node is.
 func (o *Owners) Rules() ownership.Rules { return o.rules }

@@ -89,7 +89,7 @@ func startManager(t *testing.T, pools []config.Pool) (*harness.Manager, *ipam.Al
 		controller, err := service.New(service.Options{
 			Client: parts.GetClient(), LiveReader: parts.GetAPIReader(), Cache: parts.GetCache(), Recorder: parts.Recorder,
 			Cloud: decorated, ClusterName: "kubernetes", Inventory: inventory,
-			Owners: instances.NewOwners(inventory, ownership.Rules{ProviderName: "metal"}), Classes: service.Classes{Default: true},
+			Owners: instances.NewOwners(ownership.Rules{ProviderName: "metal"}), Classes: service.Classes{Default: true},
 			Registerer: parts.Registry, Logger: parts.Logger, TargetQuiet: 50 * time.Millisecond,
 			FirstRetry: time.Hour, LongestRetry: time.Hour, DriftCheckPeriod: 300 * time.Millisecond, CollectOrphans: true,
 		})

@@ -67,7 +67,7 @@ func (o options) build(parts harness.Parts) (ctrl.Runnable, error) {
 	rules := ownership.Rules{ProviderName: o.Cloud.ProviderName(), Schemes: provider.CapabilitiesOf(o.Cloud).ProviderIDSchemes}
 	return route.New(route.Options{
 		Client: parts.GetClient(), Live: parts.GetAPIReader(), Cache: parts.GetCache(), Recorder: parts.Recorder, Cloud: decorated,
-		Owners:      instances.NewOwners(instances.New(instances.Options{Cloud: decorated, Registerer: parts.Registry}), rules),
+		Owners:      instances.NewOwners(rules),
 		ClusterName: simtest.ClusterName, ClusterCIDRs: clusterCIDRs, Period: o.Period, Patience: o.Patience,
 		Writes: o.Writes, Registerer: parts.Registry, Logger: parts.Logger,
 	})

@@ -55,7 +55,7 @@ func builder(plugin cloudprovider.Interface, edits ...func(*service.Options)) fu
 		rules := ownership.Rules{ProviderName: plugin.ProviderName(), Schemes: provider.CapabilitiesOf(plugin).ProviderIDSchemes}
 		options := service.Options{
 			Client: parts.GetClient(), LiveReader: parts.GetAPIReader(), Cache: parts.GetCache(), Recorder: parts.Recorder,
-			Cloud: decorated, ClusterName: "kubernetes", Inventory: inventory, Owners: instances.NewOwners(inventory, rules),
+			Cloud: decorated, ClusterName: "kubernetes", Inventory: inventory, Owners: instances.NewOwners(rules),
 			Classes: service.Classes{Default: true}, Registerer: parts.Registry, Logger: parts.Logger,
 			TargetQuiet: 300 * time.Millisecond, TargetDelay: 20 * time.Second,
 			FirstRetry: 50 * time.Millisecond, LongestRetry: time.Second, DriftCheckPeriod: never,

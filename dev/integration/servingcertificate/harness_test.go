@@ -59,7 +59,7 @@ func (f *fixture) start(t *testing.T) *harness.Manager {
 			inventory := instances.New(instances.Options{Cloud: decorated, Registerer: parts.Registry})
 			return servingcertificate.New(context.Background(), servingcertificate.Options{
 				Client: parts.GetClient(), Cache: parts.GetCache(), Recorder: parts.Recorder, Inventory: inventory,
-				Owners: instances.NewOwners(inventory, ownership.Rules{ProviderName: f.prefix, Schemes: []string{f.prefix}}),
+				Owners: instances.NewOwners(ownership.Rules{ProviderName: f.prefix, Schemes: []string{f.prefix}}),
 				Policy: f.policy, Registerer: parts.Registry, Logger: parts.Logger,
 			})
 		},

@@ -269,7 +269,7 @@ func TestTheNodeIPComesFirst(t *testing.T) {
 }
 
 func TestARefreshIsNotConcernedWithNodesThatWait(t *testing.T) {
-	reconciler := &reconciler{owners: instances.NewOwners(nil, ownership.Rules{ProviderName: "sim"})}
+	reconciler := &reconciler{owners: instances.NewOwners(ownership.Rules{ProviderName: "sim"})}
 	for name, test := range map[string]struct {
 		node *corev1.Node
 		want bool

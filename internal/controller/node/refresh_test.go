@@ -54,7 +54,7 @@ func TestARefreshDoesNotWaitForOthers(t *testing.T) {
 		}
 		r := &refresher{
 			interval: interval, reader: fixedNodes{nodes: nodes}, inventory: instances.New(instances.Options{Cloud: plugin}), metrics: newMetrics(nil),
-			reconciler: &reconciler{owners: instances.NewOwners(nil, ownership.Rules{ProviderName: "sim"}), state: newState()},
+			reconciler: &reconciler{owners: instances.NewOwners(ownership.Rules{ProviderName: "sim"}), state: newState()},
 			log:        logr.Discard(), asked: map[types.UID]bool{}, failed: map[types.UID]error{},
 		}
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())

@@ -15,7 +15,7 @@ import (
 type membership int
 
 const (
-	// undecided nodes may turn out to be ours, or are about to be deleted: nothing is made for them, and nothing of theirs is removed.
+	// undecided nodes may turn out to be ours: nothing is made for them, and nothing of theirs is removed.
 	undecided membership = iota
 	// ours are nodes for which routes are made.
 	ours

@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
-	nodeutil "k8s.io/component-helpers/node/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
@@ -21,20 +19,14 @@ import (
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
-// denialAge is how old an answer may be that denies the instance of a node. While a node is silent, it is asked for oftener than that.
-const denialAge = time.Minute
-
-// membersOf returns all nodes with their membership. A node whose kubelet is silent and whose instance the cloud denies is about to be
-// deleted: its routes stay until then, and the cloud could not make one.
+// membersOf returns all nodes with their membership.
 func membersOf(nodes []corev1.Node, owners *instances.Owners) []member {
 	members := make([]member, 0, len(nodes))
 	for i := range nodes {
 		node := &nodes[i]
-		is := membershipOf(node, owners.Decide(node).Owner)
-		if silent(node) && owners.Denies(node, denialAge) {
-			is = undecided
-		}
-		members = append(members, member{node: node, membership: is, shown: hasCondition(routedNode{node, true})})
+		members = append(members, member{
+			node: node, membership: membershipOf(node, owners.Decide(node).Owner), shown: hasCondition(routedNode{node, true}),
+		})
 	}
 	return members
 }
@@ -52,12 +44,6 @@ func membershipOf(node *corev1.Node, owner ownership.Owner) membership {
 	default:
 		return presumed
 	}
-}
-
-// silent reports whether the kubelet of a node has stopped to report.
-func silent(node *corev1.Node) bool {
-	_, condition := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady)
-	return condition != nil && condition.Status == corev1.ConditionUnknown
 }
 
 // awaitsProviderID reports whether a node waits for its initialization, which will give it a provider ID.

@@ -73,7 +73,7 @@ func newScenario() *scenario {
 // restart builds the controller, as a process that knows nothing.
 func (s *scenario) restart() {
 	options := Options{
-		Client: s.cluster, Live: liveNodes{s.cluster}, Recorder: shownEvents{effects: s.effects}, Cloud: s.cloud, Owners: ownersOf(s.cloud, "sim"),
+		Client: s.cluster, Live: liveNodes{s.cluster}, Recorder: shownEvents{effects: s.effects}, Cloud: s.cloud, Owners: ownersOf("sim"),
 		ClusterName: "test", ClusterCIDRs: clusterCIDRs, Period: DefaultPeriod,
 		Writes: DefaultWrites, Patience: DefaultPatience,
 	}

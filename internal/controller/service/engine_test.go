@@ -58,8 +58,7 @@ func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 	if e.instances == nil {
 		e.instances = e.cloud
 	}
-	inventory := instances.New(instances.Options{Cloud: e.instances})
-	targets.owners = instances.NewOwners(inventory, ownership.Rules{ProviderName: "sim"})
+	targets.owners = instances.NewOwners(ownership.Rules{ProviderName: "sim"})
 	applier := &applier{balancer: e.cloud, change: e.cloud.Capabilities().ChangeTargets, client: e.cluster, clusterUID: func(context.Context) types.UID { return "me" }}
 	reconciler := &reconciler{
 		reader: e.cluster, classes: Classes{Default: true}, targets: targets, states: states, metrics: metrics,

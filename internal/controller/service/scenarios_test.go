@@ -69,8 +69,7 @@ func (s *scenario) restart() {
 	targets := &targets{
 		reader: s.cluster, delay: DefaultTargetDelay, metrics: metrics, changed: make(chan struct{}, 1),
 	}
-	inventory := instances.New(instances.Options{Cloud: s.cloud})
-	targets.owners = instances.NewOwners(inventory, ownership.Rules{ProviderName: "sim"})
+	targets.owners = instances.NewOwners(ownership.Rules{ProviderName: "sim"})
 	s.reconciler = &reconciler{
 		reader: s.cluster, classes: Classes{Default: true}, targets: targets, states: newStates(), metrics: metrics,
 		events: &events{recorder: s.events, metrics: metrics}, pools: newPools(1, false, func(types.NamespacedName) {}),
