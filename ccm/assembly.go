@@ -169,7 +169,6 @@ func (a *assembly) admissionOf(name string) *admission {
 func (a *assembly) newInventory(ctx context.Context) (*instances.Inventory, error) {
 	instances := instances.New(instances.Options{
 		Cloud:      a.cloud,
-		Elected:    a.manager.Elected(),
 		Registerer: a.registry,
 		Logger:     log.FromContext(ctx).WithName("inventory"),
 	})

@@ -31,8 +31,8 @@ type Capabilities struct {
 	// without asking. That one does not exist is still only believed of a list: without ListInstances it is not used.
 	WatchInstances WatchInstancesFunc
 
-	// StandbySafe says that ListInstances and WatchInstances may be called before Initialize and on a replica that does not
-	// lead, so that a standby's snapshot of the cloud is warm when it takes over.
+	// StandbySafe says that WatchInstances may be called before Initialize and on a replica that does not lead, so that a standby knows the
+	// instances when it takes over. It lists none before.
 	StandbySafe bool
 
 	// ListLoadBalancers lists every load balancer that the provider made for a cluster. With it, drift and orphans are

@@ -18,7 +18,6 @@ package instances
 import (
 	"cmp"
 	"context"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -29,12 +28,8 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-const (
-	// DefaultWindow is how long a listing waits for others who need one.
-	DefaultWindow = 50 * time.Millisecond
-	// DefaultWarmInterval is how much time a standby spends on each page of a listing.
-	DefaultWarmInterval = time.Minute
-)
+// DefaultWindow is how long a listing waits for others who need one.
+const DefaultWindow = 50 * time.Millisecond
 
 // Options say whom to ask, and how hard. A zero field takes its default.
 type Options struct {
@@ -42,12 +37,6 @@ type Options struct {
 	Cloud cloudprovider.Interface
 	// Window is how long a listing waits before it begins, so that a burst of lookups shares it.
 	Window time.Duration
-	// WarmInterval is how much time a standby spends on each page of a listing, where the provider allows standbys to ask:
-	// with ten pages, its snapshot becomes ten times as old as with one. So a standby costs the same however large the cloud.
-	WarmInterval time.Duration
-	// Elected is closed when this process becomes the leader, whose controllers keep the snapshot fresh as they need it. Nil:
-	// never.
-	Elected <-chan struct{}
 	// Registerer takes the metrics. Nil: they are not exported.
 	Registerer prometheus.Registerer
 	// Logger is used where no caller's context brings one.
@@ -58,8 +47,9 @@ type Options struct {
 type Inventory struct {
 	options Options
 	source  source
-	warm    *lister // nil unless standbys may list
 	stream  *stream // nil unless the provider offers a watch
+	// standby says that the watch may run before this process leads.
+	standby bool
 	metrics *metrics
 }
 
@@ -77,7 +67,6 @@ type source interface {
 // New returns an inventory that has not asked the cloud anything yet.
 func New(options Options) *Inventory {
 	options.Window = cmp.Or(options.Window, DefaultWindow)
-	options.WarmInterval = cmp.Or(options.WarmInterval, DefaultWarmInterval)
 	inventory := &Inventory{options: options, metrics: newMetrics(options.Registerer)}
 	capabilities := provider.CapabilitiesOf(options.Cloud)
 	if capabilities.ListInstances == nil {
@@ -88,10 +77,7 @@ func New(options Options) *Inventory {
 	inventory.source = listing
 	if capabilities.WatchInstances != nil {
 		inventory.stream = newStream(capabilities.WatchInstances, listing.newest, inventory.metrics)
-		listing.stream = inventory.stream
-	}
-	if capabilities.StandbySafe {
-		inventory.warm = listing
+		listing.stream, inventory.standby = inventory.stream, capabilities.StandbySafe
 	}
 	return inventory
 }
@@ -174,57 +160,20 @@ func (i *Inventory) Peek(node *corev1.Node, maxAge time.Duration) (Observation, 
 }
 
 // Start follows the provider's watch until ctx ends, if there is one: from the beginning if the provider allows that on
-// standbys, and otherwise from the first question on. And it keeps a standby's snapshot warm until this process leads. It
-// never fails: a process that knows nothing asks when it leads.
+// standbys, and otherwise from the first question on. It never fails: a process that knows nothing asks when it leads.
 func (i *Inventory) Start(ctx context.Context) error {
-	ctx = logr.NewContext(ctx, i.options.Logger)
-	var running sync.WaitGroup
-	defer running.Wait()
-	if i.stream != nil {
-		running.Go(func() { i.watch(ctx) })
+	if i.stream == nil {
+		return nil
 	}
-	if i.warm != nil {
-		i.keepWarm(ctx)
-	}
-	return nil
-}
-
-func (i *Inventory) watch(ctx context.Context) {
-	if i.warm == nil {
+	if !i.standby {
 		select {
 		case <-i.stream.wanted: // who asks is the leader, whose provider is initialized
 		case <-ctx.Done():
-			return
+			return nil
 		}
 	}
-	i.stream.run(ctx)
-}
-
-// keepWarm lists, when no watch is current, until this process leads or ctx ends.
-func (i *Inventory) keepWarm(ctx context.Context) {
-	log := i.options.Logger
-	failing := false
-	for {
-		interval, err := i.warm.refresh(ctx, i.options.WarmInterval)
-		switch {
-		case ctx.Err() != nil:
-		case err != nil && !failing:
-			log.Error(err, "The standby's snapshot of the cloud is getting old; trying again", "interval", interval)
-		case err == nil && failing:
-			log.Info("The standby's snapshot of the cloud is warm again")
-		}
-		failing = err != nil
-		timer := time.NewTimer(interval)
-		select {
-		case <-timer.C:
-		case <-i.options.Elected:
-			timer.Stop()
-			return
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		}
-	}
+	i.stream.run(logr.NewContext(ctx, i.options.Logger))
+	return nil
 }
 
 // NeedLeaderElection says that Start runs on replicas that do not lead, too.

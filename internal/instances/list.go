@@ -73,19 +73,6 @@ func (l *lister) assembly() *assembly {
 	return &assembly{before: before, number: l.count, fresh: map[string]*entry{}, most: mostListed}
 }
 
-// refresh makes a listing unless the newest or the watch is young enough, and returns when the next is due if each page has
-// its time.
-func (l *lister) refresh(ctx context.Context, perPage time.Duration) (time.Duration, error) {
-	if l.stream.age() < perPage {
-		return perPage, nil
-	}
-	newest, err := l.calls.get(ctx, time.Now().Add(-perPage), l.run)
-	if err != nil {
-		return perPage, err
-	}
-	return perPage * time.Duration(max(1, newest.value.pages)), nil
-}
-
 // newest returns the snapshot of the newest listing, nil before the first.
 func (l *lister) newest() *snapshot {
 	newest, _ := l.calls.newest()

@@ -1,7 +1,6 @@
 package instances_test
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -425,51 +424,10 @@ func TestPeekNeverAsks(t *testing.T) {
 	})
 }
 
-func TestAStandbyKeepsItsSnapshotWarmUntilItLeads(t *testing.T) {
+func TestAStandbyLeavesTheCloudAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cloud := newListingCloud("a")
 		cloud.standby = true
-		elected := make(chan struct{})
-		inv := instances.New(instances.Options{Cloud: cloud, WarmInterval: time.Minute, Elected: elected})
-		var running sync.WaitGroup
-		running.Go(func() {
-			if err := inv.Start(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
-		time.Sleep(10*time.Minute - time.Second)
-		if got := cloud.count(); got != 10 {
-			t.Errorf("%d listings in 10 minutes, want 10", got)
-		}
-		if _, known := inv.Peek(node("a"), 2*time.Minute); !known {
-			t.Error("the snapshot is not warm")
-		}
-		close(elected)
-		running.Wait() // and the leader's controllers ask as they need
-	})
-}
-
-func TestAStandbyCostsTheSameHoweverLargeTheCloud(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, names := nodes(100)
-		cloud := newListingCloud(names...)
-		cloud.standby, cloud.pageSize, cloud.pageTime = true, 10, time.Millisecond
-		inv := instances.New(instances.Options{Cloud: cloud, WarmInterval: time.Minute})
-		ctx, stop := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { _ = inv.Start(ctx) })
-		time.Sleep(time.Hour - time.Second)
-		if got := cloud.count(); got != 6 {
-			t.Errorf("%d listings of 10 pages in an hour, want 6", got)
-		}
-		stop()
-		running.Wait()
-	})
-}
-
-func TestAStandbyLeavesACloudAloneThatDoesNotAllowIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cloud := newListingCloud("a")
 		inv := instances.New(instances.Options{Cloud: cloud})
 		if err := inv.Start(t.Context()); err != nil {
 			t.Error(err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"sync"
 	"time"
@@ -124,16 +123,6 @@ func (s *stream) peek(node *corev1.Node) (Observation, time.Time) {
 
 // find returns what the watch shows of a node. The lock is held.
 func (s *stream) find(node *corev1.Node) (Observation, error) { return s.known.find(node, s.marked) }
-
-// age returns how long ago the last mark came: very long ago if there was none.
-func (s *stream) age() time.Duration {
-	if s == nil {
-		return math.MaxInt64
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return time.Since(s.marked)
-}
 
 // latest returns the time of the last mark if that is later than a time: what the watch did not show then is not taken from
 // an older listing.
