@@ -26,7 +26,8 @@ var pureImports = []string{
 	"k8s.io/utils/net",                      // of which ParseIPSloppy is a function over values
 	"github.com/go-openapi/jsonpointer",     // of which Escape and Unescape are functions over values
 	"k8s.io/component-helpers/node/util",    // of which GetNodeCondition is a function over values
-	Module + "/internal/controller/kit/jsonpatch", Module + "/internal/instances/bounds", Module + "/internal/message", Module + "/internal/names", Module + "/internal/prefixes",
+	Module + "/internal/controller/kit/jsonpatch", Module + "/internal/instances/bounds", Module + "/internal/instances/ownership",
+	Module + "/internal/message", Module + "/internal/names", Module + "/internal/prefixes",
 	Module + "/provider",
 	Module + "/providers/metal/announce/model", Module + "/providers/metal/announce/pods", Module + "/providers/metal/nodestate",
 	Module + "/providers/metal/routing",

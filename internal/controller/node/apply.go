@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync/atomic"
 
-	"github.com/go-openapi/jsonpointer"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
-	"github.com/mooring-ccm/mooring/internal/controller/kit/jsonpatch"
 )
 
 // fieldManager names us in the managed fields of nodes.
@@ -61,7 +57,7 @@ func (w writer) apply(ctx context.Context, node *corev1.Node, planned plan) appl
 			version string
 			err     error
 		)
-		version, known, err = w.write(stepping, node, action, known)
+		version, known, err = w.write(stepping, action, known)
 		endStep(span, err)
 		done.outcome = kit.OutcomeOf(err)
 		if err != nil {
@@ -89,10 +85,12 @@ func (w writer) versionOf(node *corev1.Node) string {
 
 // write carries out one action: by an update if the node is known in the version that it has, else by the guarded patch. It returns the version
 // of the node after it, and the same if the node is still known in that one.
-func (w writer) write(ctx context.Context, node *corev1.Node, action action, known string) (version, stillKnown string, err error) {
+func (w writer) write(ctx context.Context, action action, known string) (version, stillKnown string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
 	defer cancel()
-	if after := w.updated(node, action, known); after != nil {
+	if known != "" {
+		after := action.after.DeepCopy()
+		after.ResourceVersion = known
 		err := w.update(ctx, after, action.target)
 		if err == nil {
 			return after.ResourceVersion, after.ResourceVersion, nil
@@ -103,20 +101,8 @@ func (w writer) write(ctx context.Context, node *corev1.Node, action action, kno
 		// What somebody else wrote meanwhile may be nothing to us, such as a heartbeat, and who may not update may patch.
 		w.note(ctx, err)
 	}
-	patched, err := w.patch(ctx, node.Name, action)
+	patched, err := w.patch(ctx, action)
 	return patched.ResourceVersion, "", err
-}
-
-// updated returns the node as an action leaves it, with the version in which it is known; nil if it is not known, or cannot be made so.
-func (w writer) updated(node *corev1.Node, action action, known string) *corev1.Node {
-	if known == "" {
-		return nil
-	}
-	after := updated(node, action.patch)
-	if after != nil {
-		after.ResourceVersion = known
-	}
-	return after
 }
 
 // note remembers that we may not update nodes. Admission has the same code for a denial, which says nothing of other nodes.
@@ -145,75 +131,10 @@ func spanOf(written target) string {
 	return spanWriteNode
 }
 
-func (w writer) patch(ctx context.Context, name string, action action) (*corev1.Node, error) {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+func (w writer) patch(ctx context.Context, action action) (*corev1.Node, error) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: action.after.Name}}
 	if action.target == targetAddresses {
 		return node, w.client.Status().Patch(ctx, node, action.patch, client.FieldOwner(fieldManager))
 	}
 	return node, w.client.Patch(ctx, node, action.patch, client.FieldOwner(fieldManager))
-}
-
-// updated returns a node as a patch of planFor leaves it, nil if the patch has an operation that planFor does not make. The tests of the
-// patch are not looked at: an update has the resource version of the node that the patch was planned for.
-func updated(node *corev1.Node, patch jsonpatch.Patch) *corev1.Node {
-	after := node.DeepCopy()
-	for _, operation := range patch {
-		if operation.Op != "test" && !changes(operation, after) {
-			return nil
-		}
-	}
-	return after
-}
-
-// changes carries an operation out on a node, and reports whether it knows how.
-func changes(o jsonpatch.Operation, node *corev1.Node) bool {
-	annotation, isAnnotation := strings.CutPrefix(o.Path, fieldAnnotations+"/")
-	label, isLabel := labelOf(o.Path)
-	taint, isTaint := strings.CutPrefix(o.Path, fieldTaints+"/")
-	switch {
-	case o.Path == fieldAddresses:
-		addresses, are := o.Value.([]corev1.NodeAddress)
-		node.Status.Addresses = addresses
-		return o.Op == "add" && are
-	case o.Path == fieldProviderID:
-		providerID, is := o.Value.(string)
-		node.Spec.ProviderID = providerID
-		return o.Op == "add" && is
-	case o.Path == fieldLabels:
-		node.Labels = map[string]string{}
-		return o.Op == "add"
-	case o.Path == fieldAnnotations:
-		node.Annotations = map[string]string{}
-		return o.Op == "add"
-	case isLabel:
-		return changesValue(o, node.Labels, label)
-	case isAnnotation:
-		return changesValue(o, node.Annotations, jsonpointer.Unescape(annotation))
-	case isTaint:
-		return removesTaint(o, node, taint)
-	default:
-		return false
-	}
-}
-
-func changesValue(o jsonpatch.Operation, values map[string]string, key string) bool {
-	switch value, is := o.Value.(string); {
-	case o.Op == "remove":
-		delete(values, key)
-		return true
-	case o.Op == "add" && is:
-		values[key] = value
-		return true
-	default:
-		return false
-	}
-}
-
-func removesTaint(o jsonpatch.Operation, node *corev1.Node, at string) bool {
-	place, err := strconv.Atoi(at)
-	if err != nil || o.Op != "remove" || place < 0 || place >= len(node.Spec.Taints) {
-		return false
-	}
-	node.Spec.Taints = append(node.Spec.Taints[:place], node.Spec.Taints[place+1:]...)
-	return true
 }

@@ -16,6 +16,7 @@ import (
 	netutils "k8s.io/utils/net"
 
 	"github.com/mooring-ccm/mooring/internal/instances/bounds"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/internal/message"
 )
 
@@ -115,9 +116,9 @@ func desire(node *corev1.Node, metadata *cloudprovider.InstanceMetadata) (desire
 	wellKnown, labelErr := desireWellKnown(metadata)
 	want := desired{addresses: addresses, leading: leading(node, addresses), wellKnown: wellKnown}
 	var idErr error
-	if len(cloudTaints(node)) > 0 && node.Spec.ProviderID == "" {
+	if ownership.Uninitialized(node) && node.Spec.ProviderID == "" {
 		want.providerID, idErr = desireProviderID(metadata.ProviderID)
-	} else if len(cloudTaints(node)) > 0 {
+	} else if ownership.Uninitialized(node) {
 		want.providerID = metadata.ProviderID
 	}
 	want.additional, want.discarded = desireAdditional(metadata.AdditionalLabels)
@@ -149,7 +150,7 @@ func desireAddresses(node *corev1.Node, said []corev1.NodeAddress) ([]corev1.Nod
 		return nil, err
 	}
 	provided, hasProvided := node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr]
-	if hasProvided && (len(cloud) > 0 || len(cloudTaints(node)) > 0) {
+	if hasProvided && (len(cloud) > 0 || ownership.Uninitialized(node)) {
 		// The cloud itself has to know the node's IP, whatever host name the node brings.
 		if _, err := nodehelpers.GetNodeAddressesFromNodeIP(provided, cloud); err != nil {
 			return nil, &nodeIPMismatchError{provided: provided, cloud: cloud, err: err}
@@ -294,15 +295,4 @@ func validLabel(key, value string) error {
 		return message.Bound(fmt.Errorf("it is not a valid label: %w", err), 2*maxShown)
 	}
 	return nil
-}
-
-// cloudTaints returns the places of the taints by which a node waits for its initialization, in rising order.
-func cloudTaints(node *corev1.Node) []int {
-	var places []int
-	for i := range node.Spec.Taints {
-		if node.Spec.Taints[i].Key == cloudproviderapi.TaintExternalCloudProvider {
-			places = append(places, i)
-		}
-	}
-	return places
 }

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
-	"github.com/go-openapi/jsonpointer"
 	corev1 "k8s.io/api/core/v1"
+	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit/jsonpatch"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 // plan is what has to be written to a node.
@@ -33,11 +33,14 @@ const (
 	fieldTaints      = "/spec/taints"
 )
 
-// action is one write to the API server: a JSON patch (RFC 6902) that tests all that it rests on, so that it takes effect on
-// the node it was planned for, and only while nobody else has changed what it changes.
+// action is one write to the API server.
 type action struct {
 	target target
-	patch  jsonpatch.Patch
+	// after is the node as it shall be, but for what other actions write. It shares with the node before what this one does not write.
+	after *corev1.Node
+	// patch is the difference. It tests all that it rests on, so that it takes effect on the node it was planned for, and only while nobody
+	// else has changed what it changes.
+	patch jsonpatch.Patch
 }
 
 // target is the part of a node that an action writes.
@@ -57,28 +60,34 @@ const (
 func planFor(node *corev1.Node, want desired, ours map[string]bool) plan {
 	var planned plan
 	if want.addresses != nil && !sameAddresses(node.Status.Addresses, want.addresses, want.leading) {
-		planned.actions = append(planned.actions, action{
-			target: targetAddresses, patch: jsonpatch.Replace(node.UID, fieldAddresses, node.Status.Addresses, want.addresses),
+		after := *node
+		after.Status.Addresses = want.addresses
+		patch := jsonpatch.Replace(node.UID, fieldAddresses, node.Status.Addresses, want.addresses)
+		planned.actions = append(planned.actions, action{targetAddresses, &after, patch})
+	}
+	after := *node
+	after.Labels = maps.Clone(node.Labels)
+	if after.Labels == nil {
+		after.Labels = map[string]string{}
+	}
+	if ownership.Uninitialized(node) {
+		after.Spec.ProviderID = cmp.Or(node.Spec.ProviderID, want.providerID)
+		after.Spec.Taints = slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(taint corev1.Taint) bool {
+			return taint.Key == cloudproviderapi.TaintExternalCloudProvider
 		})
-	}
-	labels := maps.Clone(node.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	if len(cloudTaints(node)) > 0 {
-		maps.Copy(labels, want.wellKnown)
-		planned.kept = addAbsent(labels, want.additional)
+		maps.Copy(after.Labels, want.wellKnown)
+		planned.kept = addAbsent(after.Labels, want.additional)
 	} else {
-		planned.unknown = followCloud(labels, want.wellKnown, ours)
+		planned.unknown = followCloud(after.Labels, want.wellKnown, ours)
 	}
-	followBeta(labels)
-
-	patch := setProviderID(node, want.providerID)
-	patch = append(patch, setValues(fieldLabels, node.Labels, labels)...)
-	patch = append(patch, setValues(fieldAnnotations, node.Annotations, withAnnotations(node.Annotations, want.annotations))...)
-	patch = append(patch, removeTaints(node)...)
-	if len(patch) > 0 {
-		planned.actions = append(planned.actions, action{target: targetNode, patch: append(jsonpatch.Patch{jsonpatch.Same(node.UID)}, patch...)})
+	followBeta(after.Labels)
+	if len(want.annotations) > 0 {
+		after.Annotations = map[string]string{}
+		maps.Copy(after.Annotations, node.Annotations)
+		maps.Copy(after.Annotations, want.annotations)
+	}
+	if patch := difference(node, &after); len(patch) > 0 {
+		planned.actions = append(planned.actions, action{targetNode, &after, append(jsonpatch.Patch{jsonpatch.Same(node.UID)}, patch...)})
 	}
 	return planned
 }
@@ -140,31 +149,22 @@ func followBeta(labels map[string]string) {
 	}
 }
 
-// labelOf returns the key of the label that a field is, if it is one.
-func labelOf(field string) (key string, isLabel bool) {
-	escaped, isLabel := strings.CutPrefix(field, fieldLabels+"/")
-	return jsonpointer.Unescape(escaped), isLabel
-}
-
-// withAnnotations returns annotations with some that were added or changed.
-func withAnnotations(annotations, set map[string]string) map[string]string {
-	if len(set) == 0 {
-		return annotations
+// difference turns a node into another one: its provider ID where it has none, its labels, its annotations, and without taints, the last one
+// first, so that the places of the others stay.
+func difference(before, after *corev1.Node) jsonpatch.Patch {
+	var patch jsonpatch.Patch
+	if before.Spec.ProviderID != after.Spec.ProviderID {
+		patch = jsonpatch.Patch{{Op: "test", Path: fieldProviderID}, {Op: "add", Path: fieldProviderID, Value: after.Spec.ProviderID}}
 	}
-	changed := maps.Clone(set)
-	for key, value := range annotations {
-		if _, found := set[key]; !found {
-			changed[key] = value
+	patch = append(patch, setValues(fieldLabels, before.Labels, after.Labels)...)
+	patch = append(patch, setValues(fieldAnnotations, before.Annotations, after.Annotations)...)
+	for place, taint := range slices.Backward(before.Spec.Taints) {
+		if !slices.Contains(after.Spec.Taints, taint) {
+			path := fmt.Sprintf("%s/%d", fieldTaints, place)
+			patch = append(patch, jsonpatch.Operation{Op: "test", Path: path, Value: taint}, jsonpatch.Operation{Op: "remove", Path: path})
 		}
 	}
-	return changed
-}
-
-func setProviderID(node *corev1.Node, providerID string) jsonpatch.Patch {
-	if node.Spec.ProviderID != "" || providerID == "" {
-		return nil
-	}
-	return jsonpatch.Patch{{Op: "test", Path: fieldProviderID}, {Op: "add", Path: fieldProviderID, Value: providerID}}
+	return patch
 }
 
 // setValues turns a map of strings into another one, key by key in order, each tested to be as it was.
@@ -193,18 +193,6 @@ func setValues(path string, from, to map[string]string) jsonpatch.Patch {
 		// The API server leaves an empty map out, and a patch cannot add to what is not there.
 		made := jsonpatch.Patch{{Op: "test", Path: path}, {Op: "add", Path: path, Value: map[string]string{}}}
 		patch = append(made, patch...)
-	}
-	return patch
-}
-
-// removeTaints removes the taints of a node that waits for its initialization, the last one first, so that the places of
-// the others stay.
-func removeTaints(node *corev1.Node) jsonpatch.Patch {
-	var patch jsonpatch.Patch
-	for _, place := range slices.Backward(cloudTaints(node)) {
-		path := fmt.Sprintf("%s/%d", fieldTaints, place)
-		patch = append(patch,
-			jsonpatch.Operation{Op: "test", Path: path, Value: node.Spec.Taints[place]}, jsonpatch.Operation{Op: "remove", Path: path})
 	}
 	return patch
 }

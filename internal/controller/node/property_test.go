@@ -12,6 +12,8 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	"pgregory.net/rapid"
+
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 var (
@@ -142,7 +144,7 @@ func TestNothingForeignIsTouched(t *testing.T) {
 		checkLabels(t, node, after, metadata, ours)
 		node.Labels, after.Labels = nil, nil
 		if node.Spec.ProviderID == "" {
-			if after.Spec.ProviderID != "" && len(cloudTaints(node)) == 0 {
+			if after.Spec.ProviderID != "" && !ownership.Uninitialized(node) {
 				t.Fatalf("a node without the taint got the provider ID %q", after.Spec.ProviderID)
 			}
 			after.Spec.ProviderID = ""
@@ -158,7 +160,7 @@ func TestNothingForeignIsTouched(t *testing.T) {
 
 // checkLabels holds every label against the rule, in the plainest words.
 func checkLabels(t *rapid.T, before, after *corev1.Node, metadata *cloudprovider.InstanceMetadata, ours map[string]bool) {
-	waits := len(cloudTaints(before)) > 0
+	waits := ownership.Uninitialized(before)
 	for _, key := range otherKeys {
 		old, had := before.Labels[key]
 		value, has := after.Labels[key]

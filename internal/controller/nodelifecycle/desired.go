@@ -12,6 +12,7 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	nodeutil "k8s.io/component-helpers/node/util"
 
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -202,9 +203,8 @@ func factsOf(node *corev1.Node, owner owner) facts {
 // isDirty reports whether a pass could do anything about a node, whatever the cloud says. A node that is ready needs nothing but
 // to be rid of what was put on it while it was not.
 func isDirty(node *corev1.Node) bool {
-	_, ready := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady)
 	_, held := nodeutil.GetNodeCondition(&node.Status, ConditionInstanceGone)
-	return held != nil || ready == nil || ready.Status != corev1.ConditionTrue || slices.ContainsFunc(node.Spec.Taints, isShutdownTaint)
+	return held != nil || !ownership.Ready(node) || slices.ContainsFunc(node.Spec.Taints, isShutdownTaint)
 }
 
 // shutdownTaint is the reference's: see cloudproviderapi.TaintNodeShutdown.
