@@ -83,7 +83,7 @@ func TestARefreshLooksAgainWhenSomethingHasChanged(t *testing.T) {
 			t.Fatal("a node that is as the cloud says differs")
 		}
 	}
-	if !r.state.agrees(node, fingerprintOf(node, said)) {
+	if r.state.get(node).agreed != fingerprintOf(node, said) {
 		t.Error("that the node is as the cloud says is not remembered")
 	}
 	if changed, _ := described(withLabels(corev1.LabelTopologyZone, "z-2")); !r.differs(changed, said) {

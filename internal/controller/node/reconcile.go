@@ -172,7 +172,7 @@ func up(seen instances.Observation) bool {
 func (r *reconciler) refresh(ctx context.Context, node *corev1.Node) result {
 	age := min(r.known, time.Since(r.led))
 	observation, known := r.inventory.Peek(node, age)
-	if !known && r.state.addressless(node) {
+	if !known && r.state.get(node).addressless {
 		var err error
 		if observation, err = r.inventory.Lookup(cloud.WithPriority(ctx, cloud.PriorityRefresh), node, age); err != nil {
 			return result{kind: failed, err: err}
@@ -218,7 +218,7 @@ func (r *reconciler) planRefresh(node *corev1.Node, observation instances.Observ
 // changed since they agreed, that is known without a plan.
 func (r *reconciler) differs(node *corev1.Node, observation instances.Observation) bool {
 	current := fingerprintOf(node, observation)
-	if r.state.agrees(node, current) {
+	if r.state.get(node).agreed == current {
 		return false
 	}
 	left := r.left(node, observation)

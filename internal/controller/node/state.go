@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"hash/maphash"
+	"maps"
 	"sync"
 	"time"
 
@@ -53,6 +54,7 @@ type state struct {
 	unlisted map[string]time.Time
 }
 
+// nodeState is what is known of one node. What its pointers and maps hold is never changed, so a copy is safe to read.
 type nodeState struct {
 	uid       types.UID
 	appeared  time.Time // when this process first saw the node wait for its initialization, by its own clock
@@ -93,12 +95,21 @@ func (s *state) of(node *corev1.Node) *nodeState {
 	return known
 }
 
-// find is of for a node of which nothing need be remembered: then it returns nil. The lock is held.
-func (s *state) find(node *corev1.Node) *nodeState {
+// change changes what is remembered of a node. The function must not call the state.
+func (s *state) change(node *corev1.Node, change func(*nodeState)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(s.of(node))
+}
+
+// get returns a copy of what is remembered of a node, the zero value for nothing.
+func (s *state) get(node *corev1.Node) nodeState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if known := s.nodes[node.Name]; known != nil && known.uid == node.UID {
-		return known
+		return *known
 	}
-	return nil
+	return nodeState{}
 }
 
 // forget drops a node that is no concern of ours any more.
@@ -112,13 +123,12 @@ func (s *state) forget(name string) {
 
 // changed notes that a node gave reason to be looked at.
 func (s *state) changed(node *corev1.Node, now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known := s.of(node)
-	known.since, known.news = now, true
-	if known.appeared.IsZero() {
-		known.appeared = now
-	}
+	s.change(node, func(known *nodeState) {
+		known.since, known.news = now, true
+		if known.appeared.IsZero() {
+			known.appeared = now
+		}
+	})
 }
 
 // fresh returns how old an answer of the cloud may be by which a node is initialized, where a listing takes a given time. One
@@ -128,12 +138,7 @@ func (s *state) changed(node *corev1.Node, now time.Time) {
 // A node without provider ID is found by its name, which another machine may have had before. Only an answer that was sought after
 // the node appeared is about this one.
 func (s *state) fresh(node *corev1.Node, listing time.Duration, now time.Time) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known := s.find(node)
-	if known == nil {
-		known = &nodeState{}
-	}
+	known := s.get(node)
 	oldest, least := maxFresh, minFresh
 	switch {
 	case node.Spec.ProviderID != "":
@@ -154,10 +159,8 @@ func (s *state) fresh(node *corev1.Node, listing time.Duration, now time.Time) t
 // sinceReason returns how long it is since the node gave reason to be looked at, up to maxFresh: how old an answer may be that must not
 // be from before.
 func (s *state) sinceReason(node *corev1.Node, now time.Time) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known := s.find(node)
-	if known == nil || known.since.IsZero() {
+	known := s.get(node)
+	if known.since.IsZero() {
 		return 0
 	}
 	return min(now.Sub(known.since), maxFresh)
@@ -166,28 +169,18 @@ func (s *state) sinceReason(node *corev1.Node, now time.Time) time.Duration {
 // wrote notes the version of a node that our own write made. Until the cache shows it, the node is not looked at: what a
 // stale copy suggests has been done.
 func (s *state) wrote(node *corev1.Node, resourceVersion string, now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known := s.of(node)
-	known.written, known.writtenAt, known.lags = resourceVersion, now, 0
+	s.change(node, func(known *nodeState) { known.written, known.writtenAt, known.lags = resourceVersion, now, 0 })
 }
 
 // stale reports whether a node from the cache is older than our own last write to it, and after which pause to look again. It doubles
 // while the cache does not catch up, which it has done after kit.MaxCacheLag.
 func (s *state) stale(node *corev1.Node, now time.Time) (delay time.Duration, stale bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known := s.find(node)
-	if known == nil || known.written == "" {
-		return 0, false
-	}
+	known := s.get(node)
 	if !kit.Older(node.ResourceVersion, known.written) || now.Sub(known.writtenAt) >= kit.MaxCacheLag {
-		known.lags = 0
 		return 0, false
 	}
-	delay = conflictBackoff.After(known.lags, nil)
-	known.lags++
-	return delay, true
+	s.change(node, func(known *nodeState) { known.lags++ })
+	return conflictBackoff.After(known.lags, nil), true
 }
 
 // succeeded ends a node's row of failures.
@@ -196,7 +189,7 @@ func (s *state) succeeded(node *corev1.Node) {
 	defer s.mu.Unlock()
 	s.retries.Forget(node.Name)
 	delete(s.unlisted, node.Name)
-	if known := s.find(node); known != nil {
+	if known := s.nodes[node.Name]; known != nil && known.uid == node.UID {
 		*known = nodeState{
 			uid: known.uid, waiting: known.waiting, written: known.written, writtenAt: known.writtenAt, others: known.others, heldTo: known.heldTo, agreed: known.agreed,
 		}
@@ -205,37 +198,26 @@ func (s *state) succeeded(node *corev1.Node) {
 
 // lacksAddresses notes that the API server has refused a node's addresses, until the next success.
 func (s *state) lacksAddresses(node *corev1.Node) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.of(node).addressless = true
-}
-
-// addressless reports whether the API server has refused the addresses of a node.
-func (s *state) addressless(node *corev1.Node) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known := s.find(node)
-	return known != nil && known.addressless
+	s.change(node, func(known *nodeState) { known.addressless = true })
 }
 
 // conflicted counts a write that came too late, and keeps the answer by which it was planned. It returns the pause before the next try, and
 // whether that is still worth it.
-func (s *state) conflicted(node *corev1.Node, said *instances.Observation) (time.Duration, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known := s.of(node)
-	known.conflicts++
-	known.said, known.providerID = said, node.Spec.ProviderID
-	return conflictBackoff.After(known.conflicts-1, nil), known.conflicts <= maxConflicts
+func (s *state) conflicted(node *corev1.Node, said *instances.Observation) (delay time.Duration, worthIt bool) {
+	s.change(node, func(known *nodeState) {
+		delay = conflictBackoff.After(known.conflicts, nil)
+		known.conflicts++
+		known.said, known.providerID = said, node.Spec.ProviderID
+		worthIt = known.conflicts <= maxConflicts
+	})
+	return delay, worthIt
 }
 
 // answer returns the answer by which a write of a node was planned that came too late, if there is one. The node is planned anew by it, and the
 // cloud is not asked again. It is not about a node that has got another provider ID since.
 func (s *state) answer(node *corev1.Node) (instances.Observation, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known := s.find(node)
-	if known == nil || known.said == nil || known.providerID != node.Spec.ProviderID {
+	known := s.get(node)
+	if known.said == nil || known.providerID != node.Spec.ProviderID {
 		return instances.Observation{}, false
 	}
 	return *known.said, true
@@ -262,25 +244,27 @@ func (s *state) failed(node *corev1.Node, err error, now time.Time) time.Duratio
 
 // fails notes the reason of a failure. It returns since when the node fails for it, and whether that began now.
 func (s *state) fails(node *corev1.Node, reason string, now time.Time) (since time.Time, begins bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known := s.of(node)
-	if since, found := known.failing[reason]; found {
-		return since, false
+	s.change(node, func(known *nodeState) {
+		if since, begins = known.failing[reason], known.failing[reason].IsZero(); begins {
+			since, known.failing = now, with(known.failing, reason, now)
+		}
+	})
+	return since, begins
+}
+
+// with returns a map with one more entry: who reads a copy of what is remembered has the map as it was.
+func with[V any](entries map[string]V, key string, value V) map[string]V {
+	more := maps.Clone(entries)
+	if more == nil {
+		more = map[string]V{}
 	}
-	if known.failing == nil {
-		known.failing = map[string]time.Time{}
-	}
-	known.failing[reason] = now
-	return now, true
+	more[key] = value
+	return more
 }
 
 // stillFails reports whether a node has failed for a reason since a time.
 func (s *state) stillFails(node *corev1.Node, reason string, since time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known := s.find(node)
-	return known != nil && known.failing[reason].Equal(since)
+	return s.get(node).failing[reason].Equal(since)
 }
 
 func isListing(err error) bool {
@@ -303,52 +287,30 @@ func (s *state) listed(began time.Time) (names []string) {
 
 // recordAgreement notes that a node and what the cloud said of it agree.
 func (s *state) recordAgreement(node *corev1.Node, agreed fingerprint) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.of(node).agreed = agreed
-}
-
-// agrees reports whether a node and what the cloud said of it are as they were when they last agreed.
-func (s *state) agrees(node *corev1.Node, current fingerprint) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known := s.find(node)
-	return known != nil && known.agreed == current
+	s.change(node, func(known *nodeState) { known.agreed = agreed })
 }
 
 // held notes that a node was written by an answer that was sought at a time.
 func (s *state) held(node *corev1.Node, sought time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.of(node).heldTo = sought
+	s.change(node, func(known *nodeState) { known.heldTo = sought })
 }
 
 // isHeld reports whether a node was written by an answer that was sought at a time, or a later one. What differs from it since, others have
 // written.
 func (s *state) isHeld(node *corev1.Node, sought time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known := s.find(node)
-	return known != nil && !known.heldTo.IsZero() && !known.heldTo.Before(sought)
+	known := s.get(node)
+	return !known.heldTo.IsZero() && !known.heldTo.Before(sought)
 }
 
 // othersWrote notes that others wrote the value that a label of a node has.
 func (s *state) othersWrote(node *corev1.Node, label string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known := s.of(node)
-	if known.others == nil {
-		known.others = map[string]string{}
-	}
-	known.others[label] = node.Labels[label]
+	s.change(node, func(known *nodeState) { known.others = with(known.others, label, node.Labels[label]) })
 }
 
 // ours says of the labels of a node, as far as it is known, whether a manager that decides for the cloud wrote the values that they have.
 func (s *state) ours(node *corev1.Node) map[string]bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known := s.find(node)
-	if known == nil || len(known.others) == 0 {
+	known := s.get(node)
+	if len(known.others) == 0 {
 		return nil
 	}
 	ours := map[string]bool{}
@@ -369,12 +331,10 @@ func (s *state) waited(node *corev1.Node, err error, now time.Time) (delay time.
 	} else {
 		s.succeeded(node)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known := s.of(node)
-	first = !known.waiting
-	known.waiting = true
-	known.since, known.news = now, false
+	s.change(node, func(known *nodeState) {
+		first, known.waiting = !known.waiting, true
+		known.since, known.news = now, false
+	})
 	return delay, first
 }
 
@@ -389,63 +349,37 @@ var seed = maphash.MakeSeed()
 
 // fingerprintOf returns the fingerprint of an initialized node with an observation. It allocates nothing.
 func fingerprintOf(node *corev1.Node, said instances.Observation) fingerprint {
-	var print fingerprint
-	print = print.with(string(node.UID)).with(node.Spec.ProviderID).withMap(node.Labels)
+	var hash maphash.Hash
+	hash.SetSeed(seed)
+	maphash.WriteComparable(&hash, [...]string{string(node.UID), node.Spec.ProviderID})
+	labels := [...]uint64{uint64(len(node.Labels)), 0}
+	for key, value := range node.Labels { // in any order
+		labels[1] += maphash.Comparable(seed, [...]string{key, value})
+	}
+	maphash.WriteComparable(&hash, labels)
 	for i := range node.Spec.Taints {
-		print = print.with(node.Spec.Taints[i].Key)
+		maphash.WriteComparable(&hash, node.Spec.Taints[i].Key)
 	}
 	for _, key := range [...]string{
 		cloudproviderapi.AnnotationAlphaProvidedIPAddr, ownership.AnnotationIgnore, ownership.AnnotationProven,
 	} {
 		value, present := node.Annotations[key]
-		print = print.withNumber(boolToInt(present)).with(value)
+		maphash.WriteComparable(&hash, present)
+		maphash.WriteComparable(&hash, value)
 	}
-	print = print.withAddresses(node.Status.Addresses)
+	hashAddresses(&hash, node.Status.Addresses)
 
 	metadata := &said.Metadata
-	print = print.withNumber(int(said.Status)).with(said.Answered).with(metadata.ProviderID)
-	print = print.with(metadata.InstanceType).with(metadata.Zone).with(metadata.Region)
-	return print.withAddresses(metadata.NodeAddresses)
+	maphash.WriteComparable(&hash, said.Status)
+	maphash.WriteComparable(&hash, [...]string{said.Answered, metadata.ProviderID, metadata.InstanceType, metadata.Zone, metadata.Region})
+	hashAddresses(&hash, metadata.NodeAddresses)
+	return fingerprint(hash.Sum64())
 }
 
-// with returns the fingerprint of what came before and a text.
-func (f fingerprint) with(text string) fingerprint {
-	type step struct {
-		before fingerprint
-		text   string
-	}
-	return fingerprint(maphash.Comparable(seed, step{f, text}))
-}
-
-func (f fingerprint) withNumber(number int) fingerprint {
-	type step struct {
-		before fingerprint
-		number int
-	}
-	return fingerprint(maphash.Comparable(seed, step{f, number}))
-}
-
-// withMap does not depend on the order of the entries.
-func (f fingerprint) withMap(entries map[string]string) fingerprint {
-	var sum fingerprint
-	for key, value := range entries {
-		sum += fingerprint(0).with(key).with(value)
-	}
-	return f.withNumber(len(entries)).withNumber(int(sum))
-}
-
-// withAddresses depends on their order, which is the cloud's.
-func (f fingerprint) withAddresses(addresses []corev1.NodeAddress) fingerprint {
-	f = f.withNumber(len(addresses))
+// hashAddresses depends on their order, which is the cloud's.
+func hashAddresses(hash *maphash.Hash, addresses []corev1.NodeAddress) {
+	maphash.WriteComparable(hash, len(addresses))
 	for i := range addresses {
-		f = f.with(string(addresses[i].Type)).with(addresses[i].Address)
+		maphash.WriteComparable(hash, addresses[i])
 	}
-	return f
-}
-
-func boolToInt(value bool) int {
-	if value {
-		return 1
-	}
-	return 0
 }
