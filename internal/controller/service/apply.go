@@ -104,7 +104,7 @@ func (a *applier) retarget(ctx context.Context, act action, nodes []*corev1.Node
 		return result{}, nil
 	}
 	if exists, asked := a.exists(ctx, act.given()); asked == nil && !exists {
-		err = &notFoundError{err}
+		err = fmt.Errorf("%w: %w", errNotFound, err)
 	}
 	return result{}, &retargetError{nodes: namesOf(nodes), err: err}
 }
@@ -117,7 +117,7 @@ func (a *applier) setTargets(ctx context.Context, act action, nodes []*corev1.No
 }
 
 // remove deletes a load balancer. The plugin is called whether or not there is one to be seen: most consist of parts, of
-// which some may be left when the load balancer itself is gone already. An error while there is none to be seen is an *absentError,
+// which some may be left when the load balancer itself is gone already. An error while there is none to be seen is errAbsent,
 // unless it is of the kind that says nothing. It is to be repeated a few times, because of the parts, and not forever, because some
 // plugins fail where there is nothing to delete: a load balancer that is gone must not hold a Service.
 func (a *applier) remove(ctx context.Context, service *corev1.Service) error {
@@ -127,7 +127,7 @@ func (a *applier) remove(ctx context.Context, service *corev1.Service) error {
 	}
 	if !saysNothing(err) {
 		if exists, asked := a.exists(ctx, service); asked == nil && !exists {
-			return &absentError{fmt.Errorf("failed to delete all of the load balancer, which is gone: %w", err)}
+			return fmt.Errorf("%w: %w", errAbsent, err)
 		}
 	}
 	return fmt.Errorf("failed to delete load balancer: %w", err)
@@ -165,7 +165,7 @@ func (a *applier) write(ctx context.Context, act action) (result, error) {
 	case err == nil:
 		return result{service: service}, nil
 	case cameTooLate(err):
-		return result{}, &outdatedError{err}
+		return result{}, fmt.Errorf("%w: %w", errOutdated, err)
 	default:
 		return result{}, &writeError{kit.WriteError(fmt.Errorf("failed to %s the Service: %w", act.verb, err))}
 	}
@@ -266,11 +266,11 @@ func (d *orphanDeleter) delete(
 	ctx context.Context, applier *applier, service *corev1.Service, attempt orphancheck.Attempt,
 ) (parts bool, err error) {
 	err = d.remove(ctx, applier, service, attempt.Failed)
-	if isAbsent(err) && attempt.Parts+1 >= absenceTries {
+	if errors.Is(err, errAbsent) && attempt.Parts+1 >= absenceTries {
 		deletionIncomplete(ctx, d.recorder, service, err)
 		return false, nil
 	}
-	return isAbsent(err), err
+	return errors.Is(err, errAbsent), err
 }
 
 // remove waits for the write limiter.

@@ -106,7 +106,7 @@ func TestReasonsAndPauses(t *testing.T) {
 		"throttled for too long": {&provider.ThrottledError{RetryAfter: time.Hour, Err: plain}, 0, ReasonThrottled, cloud.MaxRetryAfter, true},
 		"out of time":            {cloud.ErrDeadline, 0, ReasonTimeout, 5 * time.Second, true},
 		"terminal":               {&provider.TerminalError{Err: plain}, 0, ReasonRefused, 5 * time.Second, false},
-		"not found":              {&retargetError{err: &notFoundError{plain}}, 0, ReasonNotFound, 5 * time.Second, false},
+		"not found":              {&retargetError{err: fmt.Errorf("%w: %w", errNotFound, plain)}, 0, ReasonNotFound, 5 * time.Second, false},
 		"the API server refused": {&writeError{plain}, 0, ReasonWriteFailed, 5 * time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {

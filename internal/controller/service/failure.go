@@ -44,25 +44,22 @@ const (
 	maxConflicts = 6
 )
 
+var (
+	// errNotFound is of a change of the targets of a load balancer that the cloud does not find.
+	errNotFound = errors.New("the cloud does not find the load balancer")
+	// errAbsent is of a deletion that failed while there is no load balancer to be seen. Parts of it may be left.
+	errAbsent = errors.New("failed to delete all of the load balancer, which is gone")
+	// errOutdated is of a write to the API server that came too late: the Service has changed since it was planned for.
+	errOutdated = errors.New("the Service changed while it was being written")
+	// errPredecessor is of a Service that waits for the load balancer of a predecessor to be deleted.
+	errPredecessor = errors.New("the Service that had this name before still has its load balancer")
+)
+
 // writeError says that the API server refused a write.
 type writeError struct{ err error }
 
 func (e *writeError) Error() string { return e.err.Error() }
 func (e *writeError) Unwrap() error { return e.err }
-
-// notFoundError says that the cloud does not find a load balancer whose targets were to be changed.
-type notFoundError struct{ err error }
-
-func (e *notFoundError) Error() string {
-	return fmt.Sprintf("the cloud does not find the load balancer: %v", e.err)
-}
-func (e *notFoundError) Unwrap() error { return e.err }
-
-// isNotFound reports whether an error is a *notFoundError.
-func isNotFound(err error) bool {
-	var missing *notFoundError
-	return errors.As(err, &missing)
-}
 
 // retargetError says that the targets of a load balancer could not be changed.
 type retargetError struct {
@@ -74,26 +71,6 @@ func (e *retargetError) Error() string {
 	return fmt.Sprintf("failed to change the targets of the load balancer to %d nodes: %v", len(e.nodes), e.err)
 }
 func (e *retargetError) Unwrap() error { return e.err }
-
-// absentError says that a deletion failed, and that there is no load balancer to be seen. Parts of it may be left.
-type absentError struct{ err error }
-
-func (e *absentError) Error() string { return e.err.Error() }
-func (e *absentError) Unwrap() error { return e.err }
-
-// isAbsent reports whether an error is an *absentError.
-func isAbsent(err error) bool {
-	var absent *absentError
-	return errors.As(err, &absent)
-}
-
-// outdatedError says that a write to the API server came too late: the Service has changed since it was planned for.
-type outdatedError struct{ err error }
-
-func (e *outdatedError) Error() string {
-	return fmt.Sprintf("the Service changed while it was being written: %v", e.err)
-}
-func (e *outdatedError) Unwrap() error { return e.err }
 
 // failure is a row of passes that failed for one state of a Service.
 type failure struct {
@@ -129,7 +106,7 @@ func (f failure) next(err error, pauses backoff, now time.Time) (next failure, d
 	if f.all++; f.all == 1 {
 		f.since = now
 	}
-	if f.absent++; !isAbsent(err) {
+	if f.absent++; !errors.Is(err, errAbsent) {
 		f.absent = 0
 	}
 	delay = pauses.after(f.count, err, string(f.inputs.uid))
@@ -140,8 +117,7 @@ func (f failure) next(err error, pauses backoff, now time.Time) (next failure, d
 	if f.reason != reason || now.Sub(f.eventAt) >= kit.EventInterval {
 		f.reason, f.eventAt, news = reason, now, true
 	}
-	var before *predecessorError
-	f.retryAt, f.err, f.awaits = now.Add(delay), err, errors.As(err, &before)
+	f.retryAt, f.err, f.awaits = now.Add(delay), err, errors.Is(err, errPredecessor)
 	return f, delay, news
 }
 
@@ -210,14 +186,6 @@ func soonest(a, b time.Duration) time.Duration {
 	return a
 }
 
-// predecessorError says that a Service waits for the load balancer of a predecessor to be deleted.
-type predecessorError struct{ err error }
-
-func (e *predecessorError) Error() string {
-	return fmt.Sprintf("the Service that had this name before still has its load balancer: %v", e.err)
-}
-func (e *predecessorError) Unwrap() error { return e.err }
-
 // held returns how long a pass has yet to wait that continues the row that failed.
 func (s state) held(intent intent, in inputs, now time.Time) time.Duration {
 	if !s.continues(intent, in) {
@@ -241,7 +209,7 @@ func reasonOf(err error) string {
 	switch {
 	case errors.As(err, &write):
 		return ReasonWriteFailed
-	case isNotFound(err):
+	case errors.Is(err, errNotFound):
 		return ReasonNotFound
 	case errors.As(err, &retry):
 		return ReasonPending
@@ -280,7 +248,6 @@ func saysNothing(err error) bool {
 
 // finish draws the consequences of a pass.
 func (r *reconciler) finish(ctx context.Context, p *pass, err error) reconcile.Result {
-	var outdated *outdatedError
 	switch {
 	case err == nil:
 		r.metrics.updated(p.key, time.Now())
@@ -288,7 +255,7 @@ func (r *reconciler) finish(ctx context.Context, p *pass, err error) reconcile.R
 		return reconcile.Result{}
 	case ctx.Err() != nil, errors.Is(err, errWaiting):
 		return reconcile.Result{} // we are being stopped, which is nobody's failure, or will be admitted
-	case errors.As(err, &outdated):
+	case errors.Is(err, errOutdated):
 		return r.repeat(ctx, p, err)
 	default:
 		return p.again(r.failed(ctx, p, err))

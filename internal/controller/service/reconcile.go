@@ -244,7 +244,7 @@ func (r *reconciler) run(ctx context.Context, p *pass) error {
 func (r *reconciler) awaited(p *pass) error {
 	if known, _ := r.states.get(p.key); p.want.intent == provide && p.want.awaits && len(known.predecessors) > 0 {
 		if last := known.predecessors[0].failure; last != nil {
-			return &predecessorError{last.err}
+			return fmt.Errorf("%w: %w", errPredecessor, last.err)
 		}
 	}
 	return nil
@@ -355,7 +355,7 @@ func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
 		})
 	}
 	done, err := r.applier.apply(waiting, act, nodes)
-	if last := r.lastFailure(p, act); isAbsent(err) && last != nil && last.absent >= absenceTries-1 {
+	if last := r.lastFailure(p, act); errors.Is(err, errAbsent) && last != nil && last.absent >= absenceTries-1 {
 		deletionIncomplete(ctx, r.events.recorder, act.service, err)
 		err = nil
 	}
@@ -378,7 +378,7 @@ func (r *reconciler) announces(p *pass, act action) bool {
 // remember has the state say what an action brought about.
 func (r *reconciler) remember(ctx context.Context, p *pass, act action, done result, err error) {
 	switch {
-	case isNotFound(err):
+	case errors.Is(err, errNotFound):
 		if r.states.notFound(p.key, p.want.latest) {
 			notFound(ctx, r.events.recorder, act.service)
 		}
