@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // EventInterval is how often an object gets an event for the same reason while something goes on failing.
@@ -44,6 +46,16 @@ func (l *EventLimiter) Allow(object types.UID, reason string, now time.Time) boo
 	}
 	l.last[key] = now
 	return true
+}
+
+// Record records an event with a message of bounded length, unless the object got one for the same reason a short while ago. It reports whether
+// it did.
+func (l *EventLimiter) Record(recorder record.EventRecorder, object client.Object, kind, reason, message string) bool {
+	allowed := l.Allow(object.GetUID(), reason, time.Now())
+	if allowed {
+		recorder.Event(object, kind, reason, EventMessage(message))
+	}
+	return allowed
 }
 
 // clean forgets what may be recorded again anyway, so that objects that are gone take no room. The lock is held.

@@ -167,17 +167,14 @@ func (r *reconciler) warn(ctx context.Context, node *corev1.Node, err error) tim
 // say gives a node the event of a failure, unless it got one for the same reason a short while ago: a cloud that is down fails for all nodes,
 // again and again.
 func (r *reconciler) say(ctx context.Context, node *corev1.Node, reason string, err error) {
-	if r.events.Allow(node.UID, reason, time.Now()) {
-		r.recorder.Event(node, corev1.EventTypeWarning, reason, messageOf(node, err))
+	if r.events.Record(r.recorder, node, corev1.EventTypeWarning, reason, messageOf(node, err)) {
 		logf.FromContext(ctx).Error(err, "Could not bring the node in line with the cloud", "reason", reason)
 	}
 }
 
 // waiting says by an event what the call for a node's instance waits for.
 func (r *reconciler) waiting(node *corev1.Node, reason string) {
-	if r.events.Allow(node.UID, ReasonWaitingForCloud, time.Now()) {
-		r.recorder.Event(node, corev1.EventTypeNormal, ReasonWaitingForCloud, kit.EventMessage("Waiting to ask the cloud for the node's instance: "+reason))
-	}
+	r.events.Record(r.recorder, node, corev1.EventTypeNormal, ReasonWaitingForCloud, "Waiting to ask the cloud for the node's instance: "+reason)
 }
 
 // retry puts a node that has had its chance behind those that have not.

@@ -52,9 +52,8 @@ func (r *reconciler) report(logger logr.Logger, node *corev1.Node, intent deleti
 		r.metrics.deleted.Inc()
 		r.metrics.waited.Observe(time.Since(intent.At).Seconds())
 		logger.Info("The cloud has accepted the deletion of an instance for the autoscaler")
-		if r.limiter.Allow(node.UID, ReasonDeleting, time.Now()) {
-			r.recorder.Eventf(node, corev1.EventTypeNormal, ReasonDeleting, "the Cluster Autoscaler wants it deleted from the node group %q", intent.Group)
-		}
+		r.limiter.Record(r.recorder, node, corev1.EventTypeNormal, ReasonDeleting,
+			fmt.Sprintf("the Cluster Autoscaler wants it deleted from the node group %q", intent.Group))
 	case errors.Is(err, errChanged), errors.Is(err, context.Canceled), apierrors.IsNotFound(err):
 	case errors.As(err, &refused), errors.Is(err, provider.ErrNotInNodeGroup):
 		r.metrics.failures.Inc()
@@ -113,7 +112,5 @@ func (r *reconciler) cancel(ctx context.Context, node *corev1.Node) error {
 }
 
 func (r *reconciler) warn(node *corev1.Node, reason, message string) {
-	if r.limiter.Allow(node.UID, reason, time.Now()) {
-		r.recorder.Event(node, corev1.EventTypeWarning, reason, kit.EventMessage(message))
-	}
+	r.limiter.Record(r.recorder, node, corev1.EventTypeWarning, reason, message)
 }

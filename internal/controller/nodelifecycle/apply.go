@@ -196,9 +196,7 @@ func (w writer) carryOut(ctx context.Context, action action, planned time.Time) 
 // See ADR 23.
 func (w writer) delete(ctx context.Context, action action) error {
 	node := action.node
-	if w.limiter.Allow(node.uid, ReasonDeleting, time.Now()) {
-		w.recorder.Event(object(node), corev1.EventTypeNormal, ReasonDeleting, deletingMessage(node, action.cause))
-	}
+	w.limiter.Record(w.recorder, object(node), corev1.EventTypeNormal, ReasonDeleting, deletingMessage(node, action.cause))
 	return w.client.Delete(ctx, object(node), client.Preconditions{UID: &node.uid, ResourceVersion: &node.resourceVersion})
 }
 
@@ -234,10 +232,8 @@ func (w writer) recordOutcome(done result) {
 	switch {
 	case errors.Is(done.err, context.Canceled): // we are being stopped, which is nobody's failure
 	case done.action.kind == deleteNode && done.err != nil:
-		if w.limiter.Allow(node.uid, ReasonDeletingFailed, time.Now()) {
-			w.recorder.Event(object(node), corev1.EventTypeWarning, ReasonDeletingFailed,
-				kit.EventMessage(fmt.Sprintf("Could not delete node %s: %v", node.name, done.err)))
-		}
+		w.limiter.Record(w.recorder, object(node), corev1.EventTypeWarning, ReasonDeletingFailed,
+			fmt.Sprintf("Could not delete node %s: %v", node.name, done.err))
 	case done.action.kind == markHeld && done.outcome == kit.Written:
 		if w.limiter.Allow(node.uid, ReasonHeld+" "+string(done.action.reason), time.Now()) {
 			w.recorder.Event(object(node), corev1.EventTypeWarning, ReasonHeld,
@@ -249,20 +245,15 @@ func (w writer) recordOutcome(done result) {
 // recordUnanswered says on nodes that the cloud returned errors for them.
 func (w writer) recordUnanswered(unanswered []instances.Answer) {
 	for _, answer := range unanswered {
-		node := answer.Node
-		if w.limiter.Allow(node.UID, ReasonCloudError, time.Now()) {
-			w.recorder.Event(node, corev1.EventTypeWarning, ReasonCloudError, kit.EventMessage(unansweredMessage(node.Name, answer.Err)))
-		}
+		w.limiter.Record(w.recorder, answer.Node, corev1.EventTypeWarning, ReasonCloudError, unansweredMessage(answer.Node.Name, answer.Err))
 	}
 }
 
 // recordWaiting says on nodes that the question whether their instances exist waits to be asked, and for what.
 func (w writer) recordWaiting(nodes []*corev1.Node, reason string) {
 	for _, node := range nodes {
-		if w.limiter.Allow(node.UID, ReasonWaitingForCloud, time.Now()) {
-			w.recorder.Event(node, corev1.EventTypeNormal, ReasonWaitingForCloud,
-				kit.EventMessage("Waiting to ask the cloud whether the node's instance exists: "+reason))
-		}
+		w.limiter.Record(w.recorder, node, corev1.EventTypeNormal, ReasonWaitingForCloud,
+			"Waiting to ask the cloud whether the node's instance exists: "+reason)
 	}
 }
 

@@ -132,9 +132,7 @@ func (e *events) noticeOf(p *pass, act action, reason string) func(message strin
 		return nil
 	}
 	return func(message string) {
-		if e.waits.Allow(act.service.UID, reason, time.Now()) {
-			e.recorder.Event(act.service, corev1.EventTypeNormal, reason, kit.EventMessage(message))
-		}
+		e.waits.Record(e.recorder, act.service, corev1.EventTypeNormal, reason, message)
 	}
 }
 

@@ -75,9 +75,7 @@ func (w writer) decide(ctx context.Context, object *certificatesv1.CertificateSi
 }
 
 func (w writer) warn(object *certificatesv1.CertificateSigningRequest, reason, message string) {
-	if w.limiter.Allow(object.UID, reason, time.Now()) {
-		w.recorder.Event(object, corev1.EventTypeWarning, reason, kit.EventMessage(message))
-	}
+	w.limiter.Record(w.recorder, object, corev1.EventTypeWarning, reason, message)
 }
 
 // patchFor returns a JSON patch that adds a condition, and tests that the request has the others and no more.
