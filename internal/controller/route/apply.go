@@ -212,46 +212,32 @@ func (a *applier) call(ctx context.Context, batch []action) []error {
 
 // alone carries out one action by calls of its own.
 func (a *applier) alone(ctx context.Context, action action) error {
-	switch action.kind {
-	case remove:
-		return a.delete(ctx, action)
-	case replace:
-		return replacing(action, a.replace(ctx, a.clusterName, action.old, action.wanted()))
-	case recreate:
-		if err := a.delete(ctx, action); err != nil {
-			return err
+	if action.kind == replace {
+		return action.failed(replace, a.replace(ctx, a.clusterName, action.old, action.wanted()))
+	}
+	if action.kind != create {
+		if err := a.routes.DeleteRoute(ctx, a.clusterName, action.old); err != nil || action.kind == remove {
+			return action.failed(remove, err)
 		}
 	}
-	return creating(action, a.routes.CreateRoute(ctx, a.clusterName, action.nameHint(), action.wanted()))
-}
-
-func (a *applier) delete(ctx context.Context, action action) error {
-	return deleting(action, a.routes.DeleteRoute(ctx, a.clusterName, action.old))
+	return action.failed(create, a.routes.CreateRoute(ctx, a.clusterName, action.nameHint(), action.wanted()))
 }
 
 // nameHint is the UID of the node, as in the reference: plugins make the name of the route to it of that.
 func (a action) nameHint() string { return string(a.want.uid) }
 
-// deleting, replacing and creating say what an error is about; nil stays nil.
-func deleting(a action, err error) error {
-	if err == nil {
+// failed says what an error of a step of an action is about; nil stays nil.
+func (a action) failed(step kind, err error) error {
+	switch {
+	case err == nil:
 		return nil
+	case step == remove:
+		return fmt.Errorf("deleting the route %s to %s by %q: %w", a.old.Name, a.old.DestinationCIDR, a.old.TargetNode, err)
+	case step == create:
+		return fmt.Errorf("creating the route to %s by node %s: %w", a.want.cidr, a.want.node, err)
+	default:
+		return fmt.Errorf("replacing the route %s to %s by one by node %s: %w", a.old.Name, a.want.cidr, a.want.node, err)
 	}
-	return fmt.Errorf("deleting the route %s to %s by %q: %w", a.old.Name, a.old.DestinationCIDR, a.old.TargetNode, err)
-}
-
-func replacing(a action, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("replacing the route %s to %s by one by node %s: %w", a.old.Name, a.want.cidr, a.want.node, err)
-}
-
-func creating(a action, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("creating the route to %s by node %s: %w", a.want.cidr, a.want.node, err)
 }
 
 // batchShrink is by how much a batch shrinks with each failure of a call as a whole. With 4, it takes three failures to find the one
@@ -309,11 +295,11 @@ func (a *applier) together(ctx context.Context, batch []action) []error {
 	for i, action := range batch {
 		switch {
 		case err == nil:
-			errs[i] = action.failed(results[i])
+			errs[i] = action.failed(action.kind, results[i])
 		case len(batch) == 1:
-			errs[i] = action.failed(err)
+			errs[i] = action.failed(action.kind, err)
 		default:
-			errs[i] = action.failed(&batchError{changes: len(batch), err: err})
+			errs[i] = action.failed(action.kind, &batchError{changes: len(batch), err: err})
 		}
 	}
 	return errs
@@ -326,18 +312,6 @@ func (a action) change() provider.RouteChange {
 		change.New, change.NameHint = a.wanted(), a.nameHint()
 	}
 	return change
-}
-
-// failed says what an error is about.
-func (a action) failed(err error) error {
-	switch a.kind {
-	case remove:
-		return deleting(a, err)
-	case create:
-		return creating(a, err)
-	default:
-		return replacing(a, err)
-	}
 }
 
 // batchError is what several changes failed with that were one call: it says nothing about any one of them.
