@@ -142,7 +142,7 @@ func (r *reconciler) lookUp(ctx context.Context, node *corev1.Node) (observation
 	}
 	ctx, span := r.traces.start(ctx, spanLookUp)
 	defer func() { endLookUp(span, observation, err) }()
-	observation, err = r.inventory.Lookup(ctx, node, r.state.fresh(node, r.inventory.ListingTime(), time.Now()))
+	observation, err = r.inventory.Lookup(ctx, node, r.state.answerAge(node, r.inventory.ListingTime(), time.Now()))
 	if err == nil {
 		r.wakeUnlisted()
 	}
@@ -178,7 +178,7 @@ func (r *reconciler) refresh(ctx context.Context, node *corev1.Node) result {
 			return result{kind: failed, err: err}
 		}
 	}
-	if r.state.isHeld(node, observation.At) {
+	if r.state.isWrittenFrom(node, observation.At) {
 		observation = instances.Observation{}
 	}
 	planned, want, err := r.planRefresh(node, observation, r.state.ours(node))
@@ -191,7 +191,7 @@ func (r *reconciler) refresh(ctx context.Context, node *corev1.Node) result {
 	done := r.writer.apply(ctx, node, planned)
 	ended := resultOf(done, result{kind: refreshed, plan: planned, want: want})
 	if ended.kind == refreshed && ended.wrote != "" && ended.withoutAddresses == nil {
-		r.state.held(node, observation.At)
+		r.state.wroteFrom(node, observation.At)
 	}
 	if ended.kind == refreshed && err != nil {
 		ended.kind, ended.err = mismatched, err

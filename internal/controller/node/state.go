@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	// minFresh is how old an answer of the cloud may always be by which a node is initialized.
-	minFresh = 2 * time.Second
-	// maxFresh bounds how old it may be for a node that has been waiting for its turn.
-	maxFresh = time.Minute
-	// worth is for how many times the time that it took a listing is good for nodes that have just appeared, up to maxWorth. The
+	// minAnswerAge is how old an answer of the cloud may always be by which a node is initialized.
+	minAnswerAge = 2 * time.Second
+	// maxAnswerAge bounds how old it may be for a node that has been waiting for its turn.
+	maxAnswerAge = time.Minute
+	// listingTrustFactor is for how many times the time that it took a listing is good for nodes that have just appeared, up to maxListingTrust. The
 	// listing of a large cloud costs many calls, and its nodes take longer to appear.
-	worth    = 40
-	maxWorth = 30 * time.Second
+	listingTrustFactor = 40
+	maxListingTrust    = 30 * time.Second
 	// maxConflicts is how many writes in a row may come too late before that counts as a failure.
 	maxConflicts = 6
 	// longestListingPause is the longest pause after the failure of a listing, which is no node's: many share it, so soon costs nothing, and its
@@ -74,8 +74,8 @@ type nodeState struct {
 	addressless bool
 	// others are the values of labels that others wrote.
 	others map[string]string
-	// heldTo is when the answer was sought by which the node was last written.
-	heldTo time.Time
+	// writtenFrom is when the answer was sought by which the node was last written.
+	writtenFrom time.Time
 	// agreed is the fingerprint of a node and an observation that agreed, or 0 if none did.
 	agreed fingerprint
 }
@@ -131,24 +131,24 @@ func (s *state) changed(node *corev1.Node, now time.Time) {
 	})
 }
 
-// fresh returns how old an answer of the cloud may be by which a node is initialized, where a listing takes a given time. One
+// answerAge returns how old an answer of the cloud may be by which a node is initialized, where a listing takes a given time. One
 // that was sought after the node gave reason to be looked at will do, however long its turn took to come: a thousand nodes that
 // join together are initialized from one listing. A failure is such a reason, so that no answer makes a node fail twice.
 //
 // A node without provider ID is found by its name, which another machine may have had before. Only an answer that was sought after
 // the node appeared is about this one.
-func (s *state) fresh(node *corev1.Node, listing time.Duration, now time.Time) time.Duration {
+func (s *state) answerAge(node *corev1.Node, listing time.Duration, now time.Time) time.Duration {
 	known := s.get(node)
-	oldest, least := maxFresh, minFresh
+	oldest, least := maxAnswerAge, minAnswerAge
 	switch {
 	case node.Spec.ProviderID != "":
 	case known.appeared.IsZero():
 		oldest = 0
 	default:
-		oldest = min(now.Sub(known.appeared), maxFresh)
+		oldest = min(now.Sub(known.appeared), maxAnswerAge)
 	}
 	if known.news {
-		least = min(max(worth*listing, minFresh), maxWorth)
+		least = min(max(listingTrustFactor*listing, minAnswerAge), maxListingTrust)
 	}
 	if !known.since.IsZero() {
 		least = max(now.Sub(known.since), least)
@@ -156,14 +156,14 @@ func (s *state) fresh(node *corev1.Node, listing time.Duration, now time.Time) t
 	return min(least, oldest)
 }
 
-// sinceReason returns how long it is since the node gave reason to be looked at, up to maxFresh: how old an answer may be that must not
+// sinceReason returns how long it is since the node gave reason to be looked at, up to maxAnswerAge: how old an answer may be that must not
 // be from before.
 func (s *state) sinceReason(node *corev1.Node, now time.Time) time.Duration {
 	known := s.get(node)
 	if known.since.IsZero() {
 		return 0
 	}
-	return min(now.Sub(known.since), maxFresh)
+	return min(now.Sub(known.since), maxAnswerAge)
 }
 
 // wrote notes the version of a node that our own write made. Until the cache shows it, the node is not looked at: what a
@@ -191,7 +191,7 @@ func (s *state) succeeded(node *corev1.Node) {
 	delete(s.unlisted, node.Name)
 	if known := s.nodes[node.Name]; known != nil && known.uid == node.UID {
 		*known = nodeState{
-			uid: known.uid, waiting: known.waiting, written: known.written, writtenAt: known.writtenAt, others: known.others, heldTo: known.heldTo, agreed: known.agreed,
+			uid: known.uid, waiting: known.waiting, written: known.written, writtenAt: known.writtenAt, others: known.others, writtenFrom: known.writtenFrom, agreed: known.agreed,
 		}
 	}
 }
@@ -290,16 +290,16 @@ func (s *state) recordAgreement(node *corev1.Node, agreed fingerprint) {
 	s.change(node, func(known *nodeState) { known.agreed = agreed })
 }
 
-// held notes that a node was written by an answer that was sought at a time.
-func (s *state) held(node *corev1.Node, sought time.Time) {
-	s.change(node, func(known *nodeState) { known.heldTo = sought })
+// wroteFrom notes that a node was written by an answer that was sought at a time.
+func (s *state) wroteFrom(node *corev1.Node, sought time.Time) {
+	s.change(node, func(known *nodeState) { known.writtenFrom = sought })
 }
 
-// isHeld reports whether a node was written by an answer that was sought at a time, or a later one. What differs from it since, others have
+// isWrittenFrom reports whether a node was written by an answer that was sought at a time, or a later one. What differs from it since, others have
 // written.
-func (s *state) isHeld(node *corev1.Node, sought time.Time) bool {
+func (s *state) isWrittenFrom(node *corev1.Node, sought time.Time) bool {
 	known := s.get(node)
-	return !known.heldTo.IsZero() && !known.heldTo.Before(sought)
+	return !known.writtenFrom.IsZero() && !known.writtenFrom.Before(sought)
 }
 
 // othersWrote notes that others wrote the value that a label of a node has.

@@ -46,27 +46,27 @@ func TestAnAnswerIsFreshSinceTheNodeGaveReason(t *testing.T) {
 	var listing time.Duration
 	check := func(when string, now time.Time, want time.Duration) {
 		t.Helper()
-		if got := state.fresh(node, listing, now); got != want {
+		if got := state.answerAge(node, listing, now); got != want {
 			t.Errorf("%s: %s, want %s", when, got, want)
 		}
 	}
-	check("unknown", start, minFresh)
+	check("unknown", start, minAnswerAge)
 	state.changed(node, start)
-	check("at once", start, minFresh)
+	check("at once", start, minAnswerAge)
 	listing = 500 * time.Millisecond
 	check("at once, by a listing that is dear", start, 20*time.Second)
 	listing = time.Minute
-	check("at once, by a listing that is too dear", start, maxWorth)
+	check("at once, by a listing that is too dear", start, maxListingTrust)
 	check("after a while in the queue", start.Add(40*time.Second), 40*time.Second)
-	check("after very long in the queue", start.Add(time.Hour), maxFresh)
+	check("after very long in the queue", start.Add(time.Hour), maxAnswerAge)
 	state.failed(node, errors.New("x"), start.Add(30*time.Second))
 	check("after a failure", start.Add(33*time.Second), 3*time.Second)
 	state.waited(node, nil, start.Add(40*time.Second))
 	check("after it was left alone", start.Add(44*time.Second), 4*time.Second)
 	state.changed(node, start.Add(50*time.Second))
-	check("after it has changed", start.Add(51*time.Second), maxWorth)
-	if got := state.fresh(newNode(withID("sim://1"), func(n *corev1.Node) { n.UID = "uid-1" }), listing, start.Add(time.Hour)); got != minFresh {
-		t.Errorf("another node of the same name: %s, want %s", got, minFresh)
+	check("after it has changed", start.Add(51*time.Second), maxListingTrust)
+	if got := state.answerAge(newNode(withID("sim://1"), func(n *corev1.Node) { n.UID = "uid-1" }), listing, start.Add(time.Hour)); got != minAnswerAge {
+		t.Errorf("another node of the same name: %s, want %s", got, minAnswerAge)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestAnAnswerByNameIsFromAfterTheNodeAppeared(t *testing.T) {
 	state, node, start := newState(), newNode(), time.Unix(1000, 0)
 	check := func(when string, now time.Time, want time.Duration) {
 		t.Helper()
-		if got := state.fresh(node, 500*time.Millisecond, now); got != want {
+		if got := state.answerAge(node, 500*time.Millisecond, now); got != want {
 			t.Errorf("%s: %s, want %s", when, got, want)
 		}
 	}
@@ -91,7 +91,7 @@ func TestAnAnswerByNameIsFromAfterTheNodeAppeared(t *testing.T) {
 	check("after very long", start.Add(time.Hour), 20*time.Second)
 	recreated := newNode(func(n *corev1.Node) { n.UID = "uid-1" })
 	state.changed(recreated, start.Add(time.Hour))
-	if got := state.fresh(recreated, time.Minute, start.Add(time.Hour)); got != 0 {
+	if got := state.answerAge(recreated, time.Minute, start.Add(time.Hour)); got != 0 {
 		t.Errorf("another node of the same name: %s, want 0", got)
 	}
 }

@@ -79,11 +79,11 @@ type Options struct {
 // Controller deletes and taints nodes as the cloud says of their instances. It is a controller-runtime Runnable that needs
 // leader election and warms up without.
 type Controller struct {
-	cache     cache.Cache
-	inventory *instances.Inventory
-	passer    *passer
-	period    time.Duration
-	log       logr.Logger
+	cache      cache.Cache
+	inventory  *instances.Inventory
+	reconciler *reconciler
+	period     time.Duration
+	log        logr.Logger
 }
 
 // New returns a controller that has not started yet. All options that are missing or wrong are named in one error.
@@ -96,7 +96,7 @@ func New(options Options) (*Controller, error) {
 		client: options.Client, recorder: options.Recorder, limiter: &kit.EventLimiter{}, settings: options.Settings,
 		deletionLog: options.DeletionLog.String(), limit: options.Workers,
 	}
-	passer := &passer{
+	reconciler := &reconciler{
 		reader: options.Client, dirtyNodes: dirtyNodes, deletionLog: options.DeletionLog, settings: options.Settings,
 		metrics:  newMetrics(options.Registerer),
 		rules:    options.Owners.Rules(),
@@ -105,7 +105,7 @@ func New(options Options) (*Controller, error) {
 		guard:    guard{historyUnknown: true}, state: newNodeState(),
 	}
 	return &Controller{
-		cache: options.Cache, inventory: options.Inventory, passer: passer, period: options.Period,
+		cache: options.Cache, inventory: options.Inventory, reconciler: reconciler, period: options.Period,
 		log: options.Logger.WithValues("controller", Name),
 	}, nil
 }
@@ -186,21 +186,21 @@ func (c *Controller) Start(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	if err := c.passer.dirtyNodes.watch(ctx, c.cache); err != nil {
+	if err := c.reconciler.dirtyNodes.watch(ctx, c.cache); err != nil {
 		return err
 	}
-	schedule := schedule{period: c.period, due: c.passer.dirtyNodes.due}
+	schedule := schedule{period: c.period, due: c.reconciler.dirtyNodes.due}
 	for ctx.Err() == nil {
-		again := c.passer.pass(ctx)
+		again := c.reconciler.pass(ctx)
 		schedule.await(ctx, again) // from the end of the pass: a slow cloud is not asked without pause
 	}
-	c.passer.writes.workers.Wait()
+	c.reconciler.writes.workers.Wait()
 	return nil
 }
 
 // Warmup fills the cache of nodes before this process leads.
 func (c *Controller) Warmup(ctx context.Context) error {
-	return c.passer.dirtyNodes.watch(ctx, c.cache)
+	return c.reconciler.dirtyNodes.watch(ctx, c.cache)
 }
 
 // NeedLeaderElection says that Start runs on the leader only.

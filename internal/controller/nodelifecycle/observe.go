@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// longestPause bounds the pause after which a node is asked for again for which the cloud returns errors: as long as a cloud
+	// maxBackoff bounds the pause after which a node is asked for again for which the cloud returns errors: as long as a cloud
 	// that fails all calls is left alone at most.
-	longestPause = 30 * time.Second
+	maxBackoff = 30 * time.Second
 	// longestRound is how long a round waits for all of its witnesses before others are asked for.
 	longestRound = time.Minute
 )
@@ -64,7 +64,7 @@ type observation struct {
 // when answers have come that no pass has waited for. Waiting is called with nodes that wait for the cloud to be asked.
 func newObserver(source *instances.Inventory, settings Settings, maxAge time.Duration, late func(),
 	waiting func(nodes []*corev1.Node, reason string)) *observer {
-	options := instances.QuestionOptions{Late: late, LongestPause: longestPause}
+	options := instances.QuestionOptions{Late: late, LongestPause: maxBackoff}
 	return &observer{
 		polls: polls{}, waiting: waiting, inventory: source, settings: settings, since: map[types.UID]time.Time{}, failing: map[types.UID]nodeError{},
 		states: source.Questions(func(ctx context.Context, nodes []*corev1.Node, yield instances.Yield) {

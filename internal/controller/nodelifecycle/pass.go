@@ -14,8 +14,8 @@ import (
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
-// passer makes passes, one after the other.
-type passer struct {
+// reconciler makes passes, one after the other.
+type reconciler struct {
 	reader      client.Reader
 	dirtyNodes  *dirtyNodes
 	rules       ownership.Rules
@@ -34,7 +34,7 @@ type passer struct {
 // pass looks at all nodes once, if there can be anything to do about any of them. What goes wrong is logged, and tried again by
 // the next pass. It returns when nodes that wait for another observation can be decided about, to confirm this one or to learn whether
 // it can be believed, or zero if there are no such nodes.
-func (p *passer) pass(ctx context.Context) (again time.Time) {
+func (p *reconciler) pass(ctx context.Context) (again time.Time) {
 	began := time.Now()
 	p.finish(ctx, p.writes.collect())
 	if looks := p.dirtyNodes.needsPass(); !looks && p.idle() {
@@ -72,7 +72,7 @@ func (p *passer) pass(ctx context.Context) (again time.Time) {
 }
 
 // next returns when something that waits for its time can be decided about, or zero if nothing does.
-func (p *passer) next(planned plan) (again time.Time) {
+func (p *reconciler) next(planned plan) (again time.Time) {
 	if planned.affirm {
 		again = p.observer.nextRound()
 	}
@@ -86,12 +86,12 @@ func (p *passer) next(planned plan) (again time.Time) {
 
 // idle reports whether nothing is left of earlier passes that the time or another pass has to change: denials that end when a
 // node is ready, deletions that count against the limit, a deletion log that could not be read.
-func (p *passer) idle() bool {
+func (p *reconciler) idle() bool {
 	return len(p.guard.denials) == 0 && len(p.guard.spent) == 0 && (!p.guard.historyUnknown || p.settings.Limit.Off())
 }
 
 // act decides and carries out what was decided.
-func (p *passer) act(ctx context.Context, all []*corev1.Node, said answers) plan {
+func (p *reconciler) act(ctx context.Context, all []*corev1.Node, said answers) plan {
 	now := time.Now()
 	planned := p.plan(ctx, p.facts(all, now), said, now)
 	p.finish(ctx, p.writes.apply(ctx, planned.actions, now))
@@ -99,7 +99,7 @@ func (p *passer) act(ctx context.Context, all []*corev1.Node, said answers) plan
 }
 
 // list returns all nodes as the cache shows them. They must not be changed.
-func (p *passer) list(ctx context.Context) ([]*corev1.Node, error) {
+func (p *reconciler) list(ctx context.Context) ([]*corev1.Node, error) {
 	var list corev1.NodeList
 	err := p.reader.List(ctx, &list, client.UnsafeDisableDeepCopy)
 	p.failures.Note(ctx, "Could not list the nodes", err)
@@ -116,7 +116,7 @@ func (p *passer) list(ctx context.Context) ([]*corev1.Node, error) {
 }
 
 // facts returns what matters of the nodes, in the same order.
-func (p *passer) facts(all []*corev1.Node, now time.Time) []facts {
+func (p *reconciler) facts(all []*corev1.Node, now time.Time) []facts {
 	nodes := make([]facts, len(all))
 	for i, node := range all {
 		nodes[i] = factsOf(node, ownerOf(p.rules, node))
@@ -128,7 +128,7 @@ func (p *passer) facts(all []*corev1.Node, now time.Time) []facts {
 }
 
 // readDeletionLog reads the deletion log until that has succeeded, and again after it could not be written.
-func (p *passer) readDeletionLog(ctx context.Context, now time.Time) {
+func (p *reconciler) readDeletionLog(ctx context.Context, now time.Time) {
 	if !p.guard.historyUnknown || p.settings.Limit.Off() {
 		return
 	}
@@ -141,7 +141,7 @@ func (p *passer) readDeletionLog(ctx context.Context, now time.Time) {
 
 // plan decides, and has deletions noted in the deletion log before they happen. If they cannot be noted they do not happen: then
 // the plan is that of somebody who does not know the past.
-func (p *passer) plan(ctx context.Context, nodes []facts, said answers, now time.Time) plan {
+func (p *reconciler) plan(ctx context.Context, nodes []facts, said answers, now time.Time) plan {
 	planned, next := decide(nodes, said, p.guard, p.settings, now)
 	if planned.deletions() > 0 {
 		err := p.deletionLog.write(ctx, next.spent, now)
@@ -156,7 +156,7 @@ func (p *passer) plan(ctx context.Context, nodes []facts, said answers, now time
 }
 
 // finish draws the consequences of what was done.
-func (p *passer) finish(ctx context.Context, results []result) {
+func (p *reconciler) finish(ctx context.Context, results []result) {
 	for _, done := range results {
 		p.metrics.wrote(done)
 		news := p.state.note(done, time.Now())
@@ -168,7 +168,7 @@ func (p *passer) finish(ctx context.Context, results []result) {
 	}
 }
 
-func (p *passer) logResult(ctx context.Context, done result, news bool) {
+func (p *reconciler) logResult(ctx context.Context, done result, news bool) {
 	logger := log.FromContext(ctx).WithValues("node", done.action.node.name, "providerID", done.action.node.providerID)
 	switch {
 	case done.outcome.Failed():

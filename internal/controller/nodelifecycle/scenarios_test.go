@@ -56,12 +56,12 @@ type scenario struct {
 	// instances is what the cloud says of each node, as the command calls it.
 	instances map[string]string
 	// lists says that the cloud declares a list, by which it answers.
-	lists  bool
-	passer *passer
-	out    strings.Builder
+	lists      bool
+	reconciler *reconciler
+	out        strings.Builder
 }
 
-// newScenario returns a scenario with the settings of the flags. The record of deletions is known, and is not written: the passer
+// newScenario returns a scenario with the settings of the flags. The record of deletions is known, and is not written: the reconciler
 // remembers the deletions itself.
 func newScenario() *scenario {
 	began := time.Now()
@@ -70,7 +70,7 @@ func newScenario() *scenario {
 	deletionLog := &DeletionLog{Namespace: "kube-system", Name: "deletions", DryRun: true}
 	return &scenario{
 		began: began, cluster: cluster, instances: map[string]string{},
-		passer: &passer{
+		reconciler: &reconciler{
 			reader: cluster, settings: settings, deletionLog: deletionLog, metrics: newMetrics(nil), state: newNodeState(),
 			rules: ownership.Rules{ProviderName: "sim"},
 			writes: newWrites(writer{
@@ -207,12 +207,12 @@ func (s *scenario) said() answers {
 
 // pass acts as a pass does once the cloud has answered, and shows the plan, what is written, and what is remembered.
 func (s *scenario) pass(ctx context.Context) error {
-	all, err := s.passer.list(ctx)
+	all, err := s.reconciler.list(ctx)
 	if err != nil {
 		return err
 	}
 	s.cluster.written.Reset()
-	planned := s.passer.act(ctx, all, s.said())
+	planned := s.reconciler.act(ctx, all, s.said())
 	s.showPlan(planned)
 	_, _ = s.out.WriteString(s.cluster.written.String())
 	s.showRemembered(all, planned)
@@ -243,7 +243,7 @@ func (s *scenario) showPlan(planned plan) {
 func (s *scenario) showRemembered(before []*corev1.Node, planned plan) {
 	slices.SortFunc(before, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
 	for _, node := range before {
-		if row, known := s.passer.guard.denials[node.UID]; known && s.cluster.get(node.Name) != nil {
+		if row, known := s.reconciler.guard.denials[node.UID]; known && s.cluster.get(node.Name) != nil {
 			_, _ = fmt.Fprintf(&s.out, "remembered of %s: denials %d, believed %d, first to last %s\n",
 				node.Name, row.observed, row.credible, row.last.Sub(row.first))
 		}
@@ -251,7 +251,7 @@ func (s *scenario) showRemembered(before []*corev1.Node, planned plan) {
 	for _, reason := range slices.Sorted(maps.Keys(planned.held)) {
 		_, _ = fmt.Fprintf(&s.out, "held for %s: %d\n", reason, planned.held[reason])
 	}
-	if spent := total(s.passer.guard.spent); spent > 0 {
+	if spent := total(s.reconciler.guard.spent); spent > 0 {
 		_, _ = fmt.Fprintf(&s.out, "remembered: deletions %d of at most %d\n", spent, planned.limit)
 	}
 }

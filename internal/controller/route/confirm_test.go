@@ -83,7 +83,7 @@ func TestNodesAreConfirmedToBeGone(t *testing.T) {
 			wanted := desire(test.nodes, clusterCIDRs)
 			planned := makePlan(wanted, routes, abilities{})
 			admitted := admission{removals: planned.removals, makes: planned.makes}
-			held, err := confirmer{test.server}.doubtful(t.Context(), wanted.targets, slices.Concat(planned.removals, planned.makes))
+			held, err := absenceCheck{test.server}.doubtful(t.Context(), wanted.targets, slices.Concat(planned.removals, planned.makes))
 			if (err != nil) != test.fails {
 				t.Errorf("error: %v", err)
 			}
@@ -106,12 +106,12 @@ func TestNobodyIsAskedWithoutNeed(t *testing.T) {
 	server := &apiServer{}
 	wanted := desire([]member{node("a", "10.120.0.0/24")}, clusterCIDRs)
 	planned := makePlan(wanted, []*cloudprovider.Route{route("1", "10.120.1.0/24", "a")}, abilities{})
-	held, err := confirmer{server}.doubtful(t.Context(), wanted.targets, slices.Concat(planned.removals, planned.makes))
+	held, err := absenceCheck{server}.doubtful(t.Context(), wanted.targets, slices.Concat(planned.removals, planned.makes))
 	if err != nil || len(held) != 0 || len(server.asked) != 0 {
 		t.Errorf("held %v, error %v, asked %q; want nothing", held, err, server.asked)
 	}
 	var nodes map[types.NodeName]target
-	if held, err := (confirmer{server}).doubtful(t.Context(), nodes, nil); err != nil || held != nil || len(server.asked) != 0 {
+	if held, err := (absenceCheck{server}).doubtful(t.Context(), nodes, nil); err != nil || held != nil || len(server.asked) != 0 {
 		t.Errorf("without nodes and routes: held %v, error %v, asked %q; want nothing", held, err, server.asked)
 	}
 }

@@ -122,9 +122,9 @@ func newReconciler(options Options, watcher *watcher) *reconciler {
 	events := newEvents(options.Recorder)
 	return &reconciler{
 		reader: options.Client, clusterCIDRs: options.ClusterCIDRs,
-		abilities: abilities{replaces: capabilities.ReplaceRoute != nil, maxRoutes: capabilities.MaxRoutes},
-		owners:    options.Owners,
-		confirmer: confirmer{live: options.Live}, state: state, scheduler: watcher.scheduler,
+		abilities:    abilities{replaces: capabilities.ReplaceRoute != nil, maxRoutes: capabilities.MaxRoutes},
+		owners:       options.Owners,
+		absenceCheck: absenceCheck{live: options.Live}, state: state, scheduler: watcher.scheduler,
 		applier: &applier{
 			replace: capabilities.ReplaceRoute, change: capabilities.ChangeRoutes, batch: capabilities.RouteBatch,
 			clusterName: options.ClusterName, places: semaphore.NewWeighted(int64(writes)), patience: options.Patience,

@@ -57,9 +57,9 @@ var errCacheBehind = errors.New("the API server has the node, but the cache does
 // confirmReads is how many questions are put to the API server at once.
 const confirmReads = 16
 
-// confirmer makes sure, before a route is removed because its node is gone, that the node is gone: the cache of a new leader
+// absenceCheck makes sure, before a route is removed because its node is gone, that the node is gone: the cache of a new leader
 // may be filled from an API server that lags behind.
-type confirmer struct {
+type absenceCheck struct {
 	// live reads from the API server itself.
 	live client.Reader
 }
@@ -67,7 +67,7 @@ type confirmer struct {
 // doubtful returns the nodes to which the actions' old routes lead, and of which the cache shows none, but the API server does
 // not agree that they are gone, and why. If the cache shows no nodes at all, the API server is asked whether that is so; if it
 // does not agree, all of them are doubtful.
-func (c confirmer) doubtful(ctx context.Context, known map[types.NodeName]target, actions []action) (map[types.NodeName]bool, error) {
+func (c absenceCheck) doubtful(ctx context.Context, known map[types.NodeName]target, actions []action) (map[types.NodeName]bool, error) {
 	gone := map[types.NodeName]error{}
 	for _, action := range actions {
 		if action.old == nil {
@@ -116,7 +116,7 @@ func isNodeName(name types.NodeName) bool {
 }
 
 // confirmNone returns an error unless the API server has no nodes.
-func (c confirmer) confirmNone(ctx context.Context) error {
+func (c absenceCheck) confirmNone(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
 	defer cancel()
 	nodes := &metav1.PartialObjectMetadataList{}
@@ -131,7 +131,7 @@ func (c confirmer) confirmNone(ctx context.Context) error {
 }
 
 // confirmGone returns an error unless the API server has no such node.
-func (c confirmer) confirmGone(ctx context.Context, name string) error {
+func (c absenceCheck) confirmGone(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
 	defer cancel()
 	node := &metav1.PartialObjectMetadata{}

@@ -24,7 +24,7 @@ type reconciler struct {
 	clusterCIDRs []netip.Prefix
 	abilities    abilities
 	owners       *instances.Owners
-	confirmer    confirmer
+	absenceCheck absenceCheck
 	state        *state
 	scheduler    *scheduler
 	applier      *applier
@@ -72,7 +72,7 @@ func (r *reconciler) compare(ctx context.Context) (comparison, error) {
 	wanted := desire(members, r.clusterCIDRs)
 	planned := makePlan(wanted, routes, r.abilities)
 	admitted := r.state.admit(wanted, planned, busy, time.Now())
-	held, unconfirmed := r.confirmer.doubtful(ctx, wanted.targets, slices.Concat(admitted.removals, admitted.makes))
+	held, unconfirmed := r.absenceCheck.doubtful(ctx, wanted.targets, slices.Concat(admitted.removals, admitted.makes))
 	return comparison{members, wanted, planned, admitted.without(held), unconfirmed}, nil
 }
 

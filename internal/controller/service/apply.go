@@ -103,7 +103,7 @@ func (a *applier) retarget(ctx context.Context, act action, nodes []*corev1.Node
 	if err == nil || errors.Is(err, cloudprovider.ImplementedElsewhere) {
 		return result{}, nil
 	}
-	if exists, asked := a.exists(ctx, act.given()); asked == nil && !exists {
+	if exists, asked := a.exists(ctx, act.pluginSees()); asked == nil && !exists {
 		err = fmt.Errorf("%w: %w", errNotFound, err)
 	}
 	return result{}, &retargetError{nodes: namesOf(nodes), err: err}
@@ -111,9 +111,9 @@ func (a *applier) retarget(ctx context.Context, act action, nodes []*corev1.Node
 
 func (a *applier) setTargets(ctx context.Context, act action, nodes []*corev1.Node) error {
 	if act.change == nil {
-		return a.balancer.UpdateLoadBalancer(ctx, a.clusterName, act.given(), nodes)
+		return a.balancer.UpdateLoadBalancer(ctx, a.clusterName, act.pluginSees(), nodes)
 	}
-	return a.change(ctx, a.clusterName, act.given(), act.change.add, act.change.remove)
+	return a.change(ctx, a.clusterName, act.pluginSees(), act.change.add, act.change.remove)
 }
 
 // remove deletes a load balancer. The plugin is called whether or not there is one to be seen: most consist of parts, of

@@ -163,7 +163,7 @@ func TestNewest(t *testing.T) {
 	for name, test := range map[string]struct{ cached, want *corev1.Service }{
 		"older": {old, own}, "newer": {new, new}, "another Service": {another, another}, "gone": {nil, nil},
 	} {
-		if got := (state{written: own}).newest(test.cached); got != test.want {
+		if got := (state{ownWrite: own}).newest(test.cached); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}
@@ -214,7 +214,7 @@ func TestHeld(t *testing.T) {
 		"something else":   {failed, provide, changed, noon, 0},
 		"to be withdrawn":  {failed, withdraw, same, noon, 0},
 	} {
-		if got := test.known.held(test.intent, test.inputs, test.now); got != test.want {
+		if got := test.known.waitsForRetry(test.intent, test.inputs, test.now); got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
 	}

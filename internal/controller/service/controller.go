@@ -387,11 +387,11 @@ func (s state) knows(service *corev1.Service) bool {
 // newest returns the newer of what the cache holds and what our own last write returned: a pass on a copy that is older than
 // our own write would do again what is done.
 func (s state) newest(cached *corev1.Service) *corev1.Service {
-	if s.written == nil || cached == nil || s.written.UID != cached.UID {
+	if s.ownWrite == nil || cached == nil || s.ownWrite.UID != cached.UID {
 		return cached
 	}
-	if kit.Older(cached.ResourceVersion, s.written.ResourceVersion) {
-		return s.written
+	if kit.Older(cached.ResourceVersion, s.ownWrite.ResourceVersion) {
+		return s.ownWrite
 	}
 	return cached
 }

@@ -104,9 +104,9 @@ func TestWhenTargetsAreChangedByADifference(t *testing.T) {
 	two, three := targetsOf([]*corev1.Node{nodeWith("a"), nodeWith("b")}), targetsOf([]*corev1.Node{nodeWith("a"), nodeWith("b"), nodeWith("c")})
 	service := serviceWith(provided)
 	certain := madeFor(service, two, at("192.0.2.1"))
-	certain.written, certain.wholeAt = two, noon.Add(-wholeFor+time.Second)
+	certain.writtenTargets, certain.wholeAt = two, noon.Add(-wholeFor+time.Second)
 	uncertain, long := *certain, *certain
-	uncertain.written, long.wholeAt = nil, noon.Add(-wholeFor)
+	uncertain.writtenTargets, long.wholeAt = nil, noon.Add(-wholeFor)
 	for name, test := range map[string]struct {
 		can  bool
 		made *made

@@ -121,8 +121,8 @@ func (f failure) next(err error, pauses backoff, now time.Time) (next failure, d
 	return f, delay, news
 }
 
-// targetsFailure is a row of changes of the targets that failed while their Service could not be ensured. Zero: the last one did not.
-type targetsFailure struct {
+// retargetFailures is a row of changes of the targets that failed while their Service could not be ensured. Zero: the last one did not.
+type retargetFailures struct {
 	// count is how many failed.
 	count int
 	// reason is that of the last one, eventAt is when an event last said so.
@@ -136,7 +136,7 @@ type targetsFailure struct {
 }
 
 // holds reports whether the targets that are wanted wait for their next try.
-func (f targetsFailure) holds(want desired) bool {
+func (f retargetFailures) holds(want desired) bool {
 	return f.targets == nil || want.settled.servedBy(f.targets) || want.latest.servedBy(f.targets)
 }
 
@@ -154,8 +154,8 @@ type predecessor struct {
 	failure *failure
 }
 
-// held returns how long its deletion has yet to wait.
-func (b predecessor) held(now time.Time) time.Duration {
+// waitsForRetry returns how long its deletion has yet to wait.
+func (b predecessor) waitsForRetry(now time.Time) time.Duration {
 	if b.failure == nil {
 		return 0
 	}
@@ -173,7 +173,7 @@ func (s state) predecessor(uid types.UID) *predecessor {
 // predecessorsDue returns in how long the first of the predecessors is due, zero if there is none.
 func (s state) predecessorsDue(now time.Time) (due time.Duration) {
 	for _, before := range s.predecessors {
-		due = soonest(due, max(before.held(now), time.Millisecond))
+		due = soonest(due, max(before.waitsForRetry(now), time.Millisecond))
 	}
 	return due
 }
@@ -186,8 +186,8 @@ func soonest(a, b time.Duration) time.Duration {
 	return a
 }
 
-// held returns how long a pass has yet to wait that continues the row that failed.
-func (s state) held(intent intent, in inputs, now time.Time) time.Duration {
+// waitsForRetry returns how long a pass has yet to wait that continues the row that failed.
+func (s state) waitsForRetry(intent intent, in inputs, now time.Time) time.Duration {
 	if !s.continues(intent, in) {
 		return 0
 	}
@@ -300,9 +300,9 @@ func (r *reconciler) failed(ctx context.Context, p *pass, err error) time.Durati
 	return delay
 }
 
-// failedAlone counts, logs and remembers that the targets could not be changed, and sends events as sparingly as for other
+// onlyTargetsFailed counts, logs and remembers that the targets could not be changed, and sends events as sparingly as for other
 // failures. The condition stays that of the Service's own failure. It returns the pause before the next try.
-func (r *reconciler) failedAlone(ctx context.Context, p *pass, err error) time.Duration {
+func (r *reconciler) onlyTargetsFailed(ctx context.Context, p *pass, err error) time.Duration {
 	reason := reasonOf(err)
 	r.metrics.failures.WithLabelValues(reason).Inc()
 	r.metrics.updated(p.key, time.Now())

@@ -76,14 +76,14 @@ type made struct {
 	ensured bool
 	// failing says that the last Ensure did not succeed, or has not returned yet.
 	failing bool
-	// accepted is the Service as it was last ensured. Nil: this process has not ensured it so far.
-	accepted *corev1.Service
+	// lastEnsured is the Service as it was last ensured. Nil: this process has not ensured it so far.
+	lastEnsured *corev1.Service
 	// targets are the identities, by name, of the nodes that the plugin got last. Nil: it is not known what the targets are.
 	targets map[string]string
-	// written is the set that they were members of, nil unless it is certain that the load balancer has just these; wholeAt is
+	// writtenTargets is the set that they were members of, nil unless it is certain that the load balancer has just these; wholeAt is
 	// when the plugin got it, or one before it, as a whole.
-	written *targetSet
-	wholeAt time.Time
+	writtenTargets *targetSet
+	wholeAt        time.Time
 	// status is what the plugin returned. Nil if the load balancer is implemented elsewhere.
 	status *corev1.LoadBalancerStatus
 	// unpublished says that the Service is to show that status and has not been written since. A status that equals the one that the
@@ -152,8 +152,8 @@ type observed struct {
 	removed bool
 	// failed is how this very pass has failed. Nil: it has not.
 	failed *failedPass
-	// held says that the last pass has failed, and that the next one is not due.
-	held bool
+	// waitsForRetry says that the last pass has failed, and that the next one is not due.
+	waitsForRetry bool
 }
 
 // failedPass is how a pass has failed.
@@ -198,16 +198,16 @@ type action struct {
 	refresh bool
 	// failed says that verbPublish only shows that the pass has failed.
 	failed bool
-	// alone says that verbRetarget is all that is done while the Service itself cannot be ensured.
-	alone bool
-	// as is the Service that the plugin gets for verbRetarget; nil: service.
-	as *corev1.Service
+	// onlyTargets says that verbRetarget is all that is done while the Service itself cannot be ensured.
+	onlyTargets bool
+	// lastEnsured is the Service that the plugin gets for verbRetarget; nil: service.
+	lastEnsured *corev1.Service
 }
 
-// given is the Service that the plugin gets.
-func (a action) given() *corev1.Service {
-	if a.as != nil {
-		return a.as
+// pluginSees is the Service that the plugin gets.
+func (a action) pluginSees() *corev1.Service {
+	if a.lastEnsured != nil {
+		return a.lastEnsured
 	}
 	return a.service
 }
@@ -232,7 +232,7 @@ func planFor(want desired, seen observed, now time.Time) []action {
 	switch {
 	case seen.failed != nil:
 		return planFailed(seen, now)
-	case seen.held:
+	case seen.waitsForRetry:
 		return planTargets(want, seen, now)
 	case seen.service == nil && seen.made != nil: // it vanished without our leave
 		return []action{removalOf(seen.made.service)}
@@ -294,7 +294,7 @@ func planProtect(seen observed, now time.Time) []action {
 func planProvide(want desired, seen observed, now time.Time) []action {
 	plan := planProtect(seen, now)
 	if why := reasonsToEnsure(want, seen); len(why) > 0 {
-		return append(plan, action{verb: verbEnsure, service: seen.service, why: why, refresh: seen.made == nil || seen.made.accepted == nil})
+		return append(plan, action{verb: verbEnsure, service: seen.service, why: why, refresh: seen.made == nil || seen.made.lastEnsured == nil})
 	}
 	if !seen.made.serves(want) && seen.made.status != nil {
 		return append(plan, retargetFor(want, seen, now))
@@ -314,10 +314,10 @@ func planTargets(want desired, seen observed, now time.Time) []action {
 		return nil
 	}
 	act := retargetFor(want, seen, now)
-	act.alone = true
-	if seen.made.accepted != nil {
-		act.as = seen.made.accepted.DeepCopy()
-		act.as.Status = seen.service.Status
+	act.onlyTargets = true
+	if seen.made.lastEnsured != nil {
+		act.lastEnsured = seen.made.lastEnsured.DeepCopy()
+		act.lastEnsured.Status = seen.service.Status
 	}
 	return []action{act}
 }
@@ -333,7 +333,7 @@ func (m *made) followsAlone() bool {
 	switch {
 	case !m.ensured && !m.failing && m.denial.targets == nil:
 		return false
-	case m.accepted != nil:
+	case m.lastEnsured != nil:
 		return m.status != nil
 	default:
 		return len(m.service.Status.LoadBalancer.Ingress) > 0
@@ -347,10 +347,10 @@ func (m *made) serves(want desired) bool {
 
 // differenceFor returns by what the targets of a load balancer are changed; nil: by all of them.
 func differenceFor(want desired, made *made, now time.Time) *targetChange {
-	if !want.byDifference || made.written == nil || now.Sub(made.wholeAt) >= wholeFor {
+	if !want.byDifference || made.writtenTargets == nil || now.Sub(made.wholeAt) >= wholeFor {
 		return nil
 	}
-	return want.latest.changeFrom(made.written)
+	return want.latest.changeFrom(made.writtenTargets)
 }
 
 func published(service *corev1.Service, made *made, now time.Time) bool {

@@ -34,13 +34,13 @@ func (f *fixture) apply(t *rapid.T, act action, targets *targetSet, elsewhere bo
 	case verbRetarget:
 		written := targets.members
 		if act.change != nil {
-			written = maps.Clone(f.seen.made.written.members)
+			written = maps.Clone(f.seen.made.writtenTargets.members)
 			for _, node := range act.change.remove {
 				delete(written, node.Name)
 			}
 			maps.Copy(written, targetsOf(act.change.add).members)
 		}
-		f.seen.made.targets, f.seen.made.written = written, targets
+		f.seen.made.targets, f.seen.made.writtenTargets = written, targets
 	case verbPublish:
 		f.write(act, func(*corev1.Service) {})
 		f.seen.made.unpublished = false
@@ -81,7 +81,7 @@ func TestPlanHasAFixedPoint(t *testing.T) {
 			with := rapid.SampledFrom(sets).Draw(t, "made with")
 			f.seen.made = madeFor(old, with, at("192.0.2.1"))
 			if rapid.Bool().Draw(t, "certain") {
-				f.seen.made.written, f.seen.made.wholeAt = with, noon
+				f.seen.made.writtenTargets, f.seen.made.wholeAt = with, noon
 			}
 			f.seen.made.ensured = rapid.Bool().Draw(t, "ensured")
 			f.balancers[old.UID] = true

@@ -40,8 +40,8 @@ const ownerPause = time.Minute
 // errWaiting ends a pass that has to wait for other writes to the cloud. It is made again when it is admitted.
 var errWaiting = errors.New("other writes to the cloud come first")
 
-// errNoEnd says that planning over the result of a plan never ends. It would be a defect of this package.
-var errNoEnd = errors.New("the Service is not as planned after the plan was carried out")
+// errTooManyRounds says that planning over the result of a plan never ends. It would be a defect of this package.
+var errTooManyRounds = errors.New("the Service is not as planned after the plan was carried out")
 
 // reconciler makes passes over Services: it collects what is known, lets desired.go and plan.go decide, and has the plan
 // carried out.
@@ -109,14 +109,14 @@ func (r *reconciler) serve(ctx context.Context, p *pass) (result reconcile.Resul
 			r.states.hadTurn(p.key)
 		}
 	}()
-	wait := r.held(p)
+	wait := r.waitsForRetry(p)
 	if p.want.intent == withdraw && wait == 0 {
 		if ours, err := r.hasMade(ctx, p.service); !ours {
 			return r.leaveAlone(ctx, p, err), false
 		}
 	}
 	// The targets do not wait for the Service's next try. Where both are due, they take turns.
-	if known, _ := r.states.get(p.key); wait > 0 || known.alone.first {
+	if known, _ := r.states.get(p.key); wait > 0 || known.retargetFailures.first {
 		var next time.Duration
 		if next, waits = r.follow(ctx, p); wait > 0 || waits {
 			return p.again(soonest(wait, next)), waits
@@ -142,7 +142,7 @@ func (r *reconciler) removePredecessors(ctx context.Context, p *pass) (next time
 	priority := p.priority
 	defer func() { p.priority = priority }()
 	for _, before := range known.predecessors {
-		if before.held(time.Now()) > 0 {
+		if before.waitsForRetry(time.Now()) > 0 {
 			continue
 		}
 		err := r.act(ctx, p, removalOf(before.service))
@@ -206,7 +206,7 @@ func (r *reconciler) begin(ctx context.Context, key types.NamespacedName) (*pass
 		r.states.nameReused(key)
 		known, _ = r.states.get(key)
 	}
-	if known.written != nil && p.service == service { // the cache has caught up with our own writes
+	if known.ownWrite != nil && p.service == service { // the cache has caught up with our own writes
 		r.states.caughtUp(key)
 	}
 	p.want.intent = intentFor(p.service, r.classes, known.knows(p.service))
@@ -217,10 +217,10 @@ func (r *reconciler) begin(ctx context.Context, key types.NamespacedName) (*pass
 	return p, nil
 }
 
-// held returns how long to wait if what the pass would do has failed a short while ago.
-func (r *reconciler) held(p *pass) time.Duration {
+// waitsForRetry returns how long to wait if what the pass would do has failed a short while ago.
+func (r *reconciler) waitsForRetry(p *pass) time.Duration {
 	known, _ := r.states.get(p.key)
-	return known.held(p.want.intent, p.want.inputs, time.Now())
+	return known.waitsForRetry(p.want.intent, p.want.inputs, time.Now())
 }
 
 // run plans and applies until there is nothing left to do.
@@ -237,7 +237,7 @@ func (r *reconciler) run(ctx context.Context, p *pass) error {
 			return err
 		}
 	}
-	return errNoEnd
+	return errTooManyRounds
 }
 
 // awaited returns why a Service that is as planned has no load balancer yet: that of a predecessor may be the same one to the plugin.
@@ -276,12 +276,12 @@ func (r *reconciler) follow(ctx context.Context, p *pass) (next time.Duration, w
 	if err := r.look(ctx, p); err != nil {
 		return 0, false // the pass itself reports that the targets are not known
 	}
-	p.seen.held = true
+	p.seen.waitsForRetry = true
 	plan := planFor(p.want, p.seen, time.Now())
 	if len(plan) == 0 {
 		return 0, false
 	}
-	if hold := time.Until(known.alone.retryAt); hold > 0 && known.alone.holds(p.want) {
+	if hold := time.Until(known.retargetFailures.retryAt); hold > 0 && known.retargetFailures.holds(p.want) {
 		return hold, false
 	}
 	priority := p.priority
@@ -293,7 +293,7 @@ func (r *reconciler) follow(ctx context.Context, p *pass) (next time.Duration, w
 	case ctx.Err() != nil:
 		return 0, false
 	case err != nil:
-		return r.failedAlone(ctx, p, err), false
+		return r.onlyTargetsFailed(ctx, p, err), false
 	}
 	r.metrics.updated(p.key, time.Now())
 	r.states.targetsFollowed(p.key)
@@ -414,8 +414,8 @@ func (r *reconciler) lastFailure(p *pass, act action) *failure {
 // has been changed is another matter. Until this process has tried, the condition says how the process before it fared.
 func (r *reconciler) failedLast(p *pass, act action) bool {
 	known, _ := r.states.get(p.key)
-	if act.alone {
-		return isWriteFailure(known.alone.reason) || known.made.accepted == nil && known.made.targets == nil
+	if act.onlyTargets {
+		return isWriteFailure(known.retargetFailures.reason) || known.made.lastEnsured == nil && known.made.targets == nil
 	}
 	if last := r.lastFailure(p, act); last != nil {
 		return isWriteFailure(last.reason)

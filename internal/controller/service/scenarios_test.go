@@ -157,7 +157,7 @@ func (s *scenario) pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if wait := r.held(p); wait > 0 {
+	if wait := r.waitsForRetry(p); wait > 0 {
 		_, _ = fmt.Fprintf(&s.out, "the next try is due in %s\n", wait)
 		s.follow(ctx, p)
 		return nil
@@ -188,7 +188,7 @@ func (s *scenario) run(ctx context.Context, p *pass) error {
 			return err
 		}
 	}
-	return errNoEnd
+	return errTooManyRounds
 }
 
 // follow has the targets follow the nodes while the Service waits.

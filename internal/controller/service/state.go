@@ -32,8 +32,8 @@ type state struct {
 	seenAt time.Time
 	// removed is the UID of the Service whose load balancer has been deleted, while its finalizer is still there.
 	removed types.UID
-	// written is the Service as our own last write returned it.
-	written *corev1.Service
+	// ownWrite is the Service as our own last write returned it.
+	ownWrite *corev1.Service
 	// drift is what the last comparison with the cloud found and has not been repaired yet.
 	drift []string
 	// differs is what the last comparison found, repairs how often in a row it was the same, and repairedAt when a repair was last
@@ -43,8 +43,8 @@ type state struct {
 	repairedAt time.Time
 	// failure is nil unless the last pass failed.
 	failure *failure
-	// alone is how the targets fare while the Service itself cannot be ensured.
-	alone targetsFailure
+	// retargetFailures is how the targets fare while the Service itself cannot be ensured.
+	retargetFailures retargetFailures
 	// conditionAt is when a failure was last written to the condition.
 	conditionAt time.Time
 	// predecessors are the Services that had the name before and whose load balancers are still to be deleted. OwnFirst says that the
@@ -132,7 +132,7 @@ func (s *states) forget(key types.NamespacedName) {
 
 // caughtUp says that the cache holds what our last write returned, or something newer.
 func (s *states) caughtUp(key types.NamespacedName) {
-	s.change(key, func(known *state) { known.written = nil })
+	s.change(key, func(known *state) { known.ownWrite = nil })
 }
 
 // nameReused says that the Service of a name is another one than that for which something was made.
@@ -174,12 +174,12 @@ func (s *states) ensuring(key types.NamespacedName, service *corev1.Service, lat
 	s.change(key, func(known *state) {
 		attempt := &made{service: service, inputs: inputsOf(service), failing: true}
 		if before := known.made; before != nil && before.service.UID == service.UID {
-			attempt.accepted, attempt.status = before.accepted, before.status
+			attempt.lastEnsured, attempt.status = before.lastEnsured, before.status
 			if maps.Equal(before.targets, latest.members) { // else an Ensure that fails leaves it open which of them it has
 				attempt.targets = before.targets
 			}
 		}
-		known.made, known.alone.first = attempt, true
+		known.made, known.retargetFailures.first = attempt, true
 		known.removed = ""
 	})
 }
@@ -188,8 +188,8 @@ func (s *states) ensuring(key types.NamespacedName, service *corev1.Service, lat
 func (s *states) ensured(key types.NamespacedName, service *corev1.Service, targets *targetSet, done result) {
 	s.change(key, func(known *state) {
 		now := time.Now()
-		known.made = &made{service: service, inputs: inputsOf(service), ensured: true, accepted: service,
-			targets: targets.members, written: targets, wholeAt: now, status: done.status,
+		known.made = &made{service: service, inputs: inputsOf(service), ensured: true, lastEnsured: service,
+			targets: targets.members, writtenTargets: targets, wholeAt: now, status: done.status,
 			unpublished: done.status != nil && !done.echo}
 		known.madeAt, known.drift = now, nil
 	})
@@ -203,7 +203,7 @@ func (s *states) retargeted(key types.NamespacedName, act action, targets *targe
 		if changed.ensured {
 			changed.service = act.service
 		}
-		changed.targets, changed.written, changed.unlisted, changed.denial = targets.members, targets, nil, denial{}
+		changed.targets, changed.writtenTargets, changed.unlisted, changed.denial = targets.members, targets, nil, denial{}
 		if act.change == nil {
 			changed.wholeAt = now
 		}
@@ -215,8 +215,8 @@ func (s *states) retargeted(key types.NamespacedName, act action, targets *targe
 func (s *states) retargetFailed(key types.NamespacedName, act action, targets *targetSet) {
 	s.change(key, func(known *state) {
 		changed := *known.made
-		changed.ensured, changed.targets, changed.written, changed.unlisted = false, nil, nil, nil
-		if !act.alone {
+		changed.ensured, changed.targets, changed.writtenTargets, changed.unlisted = false, nil, nil, nil
+		if !act.onlyTargets {
 			changed.denial.targets = targets.members
 		}
 		known.made = &changed
@@ -228,7 +228,7 @@ func (s *states) retargetFailed(key types.NamespacedName, act action, targets *t
 func (s *states) notFound(key types.NamespacedName, targets *targetSet) (news bool) {
 	s.change(key, func(known *state) {
 		changed := *known.made
-		changed.written, changed.denial = nil, changed.denial.after(time.Now())
+		changed.writtenTargets, changed.denial = nil, changed.denial.after(time.Now())
 		changed.denial.targets = targets.members
 		known.made, news = &changed, changed.denial.isNews()
 	})
@@ -255,7 +255,7 @@ func (s *states) removed(key types.NamespacedName, service, current *corev1.Serv
 // wrote says that a Service was written, and what it is now.
 func (s *states) wrote(key types.NamespacedName, act action, service *corev1.Service) {
 	s.change(key, func(known *state) {
-		known.written = service
+		known.ownWrite = service
 		switch {
 		case act.verb != verbPublish:
 		case act.failed:
@@ -272,10 +272,10 @@ func (s *states) succeeded(key types.NamespacedName, service *corev1.Service) {
 	known, found := s.get(key)
 	switch {
 	case !found:
-	case known.made == nil && len(known.predecessors) == 0 && (service == nil || !hasFinalizer(service) && known.written == nil):
+	case known.made == nil && len(known.predecessors) == 0 && (service == nil || !hasFinalizer(service) && known.ownWrite == nil):
 		s.forget(key)
 	case known.failure != nil:
-		s.change(key, func(known *state) { known.failure, known.alone = nil, targetsFailure{} })
+		s.change(key, func(known *state) { known.failure, known.retargetFailures = nil, retargetFailures{} })
 	}
 }
 
@@ -287,7 +287,7 @@ func (s *states) outdated(key types.NamespacedName, want desired) (conflicts int
 		}
 		next := *known.failure
 		next.conflicts++
-		known.failure, known.written, conflicts = &next, nil, next.conflicts
+		known.failure, known.ownWrite, conflicts = &next, nil, next.conflicts
 	})
 	return conflicts
 }
@@ -305,7 +305,7 @@ func (s *states) failed(key types.NamespacedName, want desired, err error, pause
 		known.failure = &next
 		// The targets wait, too, for as long as the cloud asks.
 		if wait, asked := cloud.RetryAfter(err); asked {
-			known.alone.retryAt, known.alone.targets = latest(known.alone.retryAt, now.Add(wait)), nil
+			known.retargetFailures.retryAt, known.retargetFailures.targets = latest(known.retargetFailures.retryAt, now.Add(wait)), nil
 		}
 	})
 	return delay, news
@@ -328,14 +328,14 @@ func (s *states) retryNow(key types.NamespacedName) (failing bool) {
 
 // targetsFollowed says that the targets were changed while their Service waits.
 func (s *states) targetsFollowed(key types.NamespacedName) {
-	s.change(key, func(known *state) { known.alone = targetsFailure{} })
+	s.change(key, func(known *state) { known.retargetFailures = retargetFailures{} })
 }
 
 // targetsFailed says that they could not be changed. It returns the pause before the next try, and whether an event is due.
 func (s *states) targetsFailed(key types.NamespacedName, targets *targetSet, err error, pauses backoff) (delay time.Duration, news bool) {
 	now, reason := time.Now(), reasonOf(err)
 	s.change(key, func(known *state) {
-		last := &known.alone
+		last := &known.retargetFailures
 		delay = pauses.after(last.count, err, string(known.made.service.UID))
 		last.count++
 		last.retryAt, last.first, last.targets = now.Add(delay), false, targets.members

@@ -323,13 +323,13 @@ func TestPlanForTheTargetsAlone(t *testing.T) {
 	accepted, now := serviceWith(provided), serviceWith(provided, bad)
 	failing := func(edits ...func(*made)) *made {
 		attempt := madeFor(now, one, at("192.0.2.1"))
-		attempt.ensured, attempt.failing, attempt.accepted = false, true, accepted
+		attempt.ensured, attempt.failing, attempt.lastEnsured = false, true, accepted
 		for _, edit := range edits {
 			edit(attempt)
 		}
 		return attempt
 	}
-	unknown := func(m *made) { m.accepted, m.status, m.targets = nil, nil, nil }
+	unknown := func(m *made) { m.lastEnsured, m.status, m.targets = nil, nil, nil }
 	for name, test := range map[string]struct {
 		made    *made
 		service *corev1.Service
@@ -358,10 +358,10 @@ func TestPlanForTheTargetsAlone(t *testing.T) {
 				}
 				return
 			}
-			if len(plan) != 1 || plan[0].verb != verbRetarget || !plan[0].alone {
+			if len(plan) != 1 || plan[0].verb != verbRetarget || !plan[0].onlyTargets {
 				t.Fatalf("planned %v, want a change of the targets alone", verbs(plan))
 			}
-			given := plan[0].given()
+			given := plan[0].pluginSees()
 			if given.Annotations["lb"] != test.want.Annotations["lb"] {
 				t.Errorf("the plugin gets annotations %v, want %v", given.Annotations, test.want.Annotations)
 			}

@@ -15,8 +15,8 @@ import (
 	"github.com/mooring-ccm/mooring/internal/orphans"
 )
 
-// longestPause bounds the pause after deletions of an orphan that failed, in periods of the check.
-const longestPause = 32
+// maxBackoffPeriods bounds the pause after deletions of an orphan that failed, in periods of the check.
+const maxBackoffPeriods = 32
 
 // deletions are the orphans to delete, and what came of those whose deletion failed. They are deleted one after the other, since they
 // wait for the same place.
@@ -115,7 +115,7 @@ func (l *LoadBalancers) deleted(ctx context.Context, one orphans.Balancer, befor
 		log.Info("Deleted a load balancer that belonged to no Service")
 		return
 	}
-	pause := kit.Backoff{First: l.Period / 2, Longest: longestPause * l.Period}.After(before.count, err)
+	pause := kit.Backoff{First: l.Period / 2, Longest: maxBackoffPeriods * l.Period}.After(before.count, err)
 	failed := failure{Balancer: one, count: before.count + 1, retryAt: time.Now().Add(pause)}
 	if parts {
 		failed.parts = before.parts + 1

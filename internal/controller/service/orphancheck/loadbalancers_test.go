@@ -306,7 +306,7 @@ func TestDeletionsThatAlwaysFailHoldUpNoOther(t *testing.T) {
 		c.Wait()
 		for _, one := range listed {
 			if n := tries[one.ServiceUID]; n < 4 || n > 12 {
-				t.Errorf("%s was tried %d times in %d periods, want pauses that grow up to %d of them", one.Name, n, 2*rounds, longestPause)
+				t.Errorf("%s was tried %d times in %d periods, want pauses that grow up to %d of them", one.Name, n, 2*rounds, maxBackoffPeriods)
 			}
 		}
 	})
@@ -350,7 +350,7 @@ func TestPartsAreDeletedThoughTheyAreNotListed(t *testing.T) {
 			}
 			c.check(t, listed...)
 			c.expect(t, deletion{"gone", Attempt{Failed: tries > 0, Parts: tries}})
-			time.Sleep(longestPause * period)
+			time.Sleep(maxBackoffPeriods * period)
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
