@@ -111,7 +111,7 @@ func f(ctx context.Context) {
 
 // TestTracesAreDocumented holds the spans of nodes against the page that says what each covers.
 func TestTracesAreDocumented(t *testing.T) {
-	const source, page = "internal/controller/node/telemetry.go", "docs/reference/traces.md"
+	const source, page = "internal/controller/node/traces.go", "docs/reference/traces.md"
 	text, err := os.ReadFile(filepath.Join(root, page))
 	if err != nil {
 		t.Fatal(err)

@@ -103,7 +103,7 @@ var ofServices = []Mutant{
 	},
 	{
 		Name: "no-retry-of-services", What: "a Service that failed is not tried again", Schedule: refusals,
-		File: "internal/controller/service/failure.go",
+		File: "internal/controller/service/reconcile.go",
 		Old:  "\tr.showFailure(ctx, p, reason, err)\n\treturn delay\n", New: "\tr.showFailure(ctx, p, reason, err)\n\treturn delay + 24*time.Hour\n",
 	},
 }
@@ -112,7 +112,7 @@ var ofServices = []Mutant{
 var ofOthers = []Mutant{
 	{
 		Name: "no-retry-of-nodes", What: "a node that failed is not tried again", Schedule: refusals,
-		File: "internal/controller/node/finish.go",
+		File: "internal/controller/node/reconcile.go",
 		Old:  "return reconcile.Result{RequeueAfter: delay, Priority: &priority}", New: "return reconcile.Result{RequeueAfter: delay + 24*time.Hour, Priority: &priority}",
 	},
 	{

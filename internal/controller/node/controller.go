@@ -3,8 +3,8 @@
 // says afterwards.
 //
 // Data flows one way. A watch event or the periodic refresh (watch.go) puts a node's name into the queue;
-// reconcile.go looks the node and its instance up; desired.go and plan.go decide; apply.go writes; and finish.go turns how it
-// ended into events, metrics and the time of the next try. When nodes are looked up again that need nothing is decided by the package pace,
+// reconcile.go looks the node and its instance up; desired.go and plan.go decide; apply.go writes; and reconcile.go turns how it
+// ended into events, metrics and the time of the next try, by the names of failures in reasons.go. When nodes are looked up again that need nothing is decided by the package pace,
 // and whose values of labels may be changed in writers.go.
 package node
 

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
@@ -18,6 +20,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/dryrun"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
+	"github.com/mooring-ccm/mooring/internal/message"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -242,4 +245,192 @@ func (r *reconciler) left(node *corev1.Node, observation instances.Observation) 
 // own account.
 func (r *reconciler) refreshes(node *corev1.Node) bool {
 	return node.DeletionTimestamp.IsZero() && !ownership.Uninitialized(node) && r.decide(node).Owner != ownership.Foreign
+}
+
+// resultKind is how a pass over a node ended.
+type resultKind int
+
+const (
+	// The zero value is none of them.
+	_ resultKind = iota
+	// initialized nodes have lost their taint.
+	initialized
+	// refreshed nodes are as the cloud says, whether or not anything had to be written.
+	refreshed
+	// mismatched nodes are as the cloud says except for what cannot be put on them; the refresh comes back to them.
+	mismatched
+	// waits are nodes about which the cloud says nothing that can be used. They are left alone, and asked for again.
+	waits
+	// failed passes are retried.
+	failed
+	// overtaken passes met a node that somebody else had changed, or deleted. They are repeated.
+	overtaken
+)
+
+// result is how a pass over a node ended, and with what.
+type result struct {
+	kind resultKind
+	// err is why the pass failed, or what the node mismatches by.
+	err error
+	// note is why the node waits; worthKnowing if an operator should see that once. Then err is why, and else there was no failure.
+	note         string
+	worthKnowing bool
+	// withoutAddresses says why the API server did not take the addresses of a node that is otherwise as decided.
+	withoutAddresses error
+	// plan and want are what was decided, and said is the answer of the cloud by which.
+	plan plan
+	want desired
+	said *instances.Observation
+	// wrote is the resource version of our last write, empty if there was none.
+	wrote string
+}
+
+// resultOf returns success if the plan was carried out, and how the pass ended otherwise.
+func resultOf(done applied, success result) result {
+	success.wrote = done.resourceVersion
+	if done.withoutAddresses != nil {
+		success.withoutAddresses = &writeError{err: done.withoutAddresses, addressesOnly: true}
+	}
+	switch done.outcome {
+	case kit.Written:
+		return success
+	case kit.Outdated:
+		return result{kind: overtaken, wrote: done.resourceVersion, said: success.said, err: &writeError{err: fmt.Errorf("%w: %w", errAlwaysTooLate, done.err)}}
+	default:
+		return result{kind: failed, err: &writeError{err: done.err}, wrote: done.resourceVersion}
+	}
+}
+
+// finish draws the consequences of a pass: what is logged and counted, which event the node gets, what is remembered, and when the node
+// is tried again.
+func (r *reconciler) finish(ctx context.Context, node *corev1.Node, ended result) reconcile.Result {
+	log := logf.FromContext(ctx)
+	if ended.wrote != "" {
+		r.state.wrote(node, ended.wrote, time.Now())
+	}
+	switch ended.kind {
+	case initialized:
+		r.state.succeeded(node)
+		r.metrics.initialized(time.Since(node.CreationTimestamp.Time))
+		r.traces.initialized(ctx, node, ended.providerID(node))
+		r.recorder.Event(node, corev1.EventTypeNormal, ReasonSynced, "Node synced successfully")
+		log.Info("Initialized the node", ended.keysAndValues(node)...)
+		return r.resume(ctx, node, ended)
+	case refreshed:
+		if ended.withoutAddresses == nil {
+			r.state.succeeded(node)
+		}
+		if ended.wrote != "" {
+			log.Info("Refreshed the node", "changes", ended.plan.changes())
+		}
+		return r.resume(ctx, node, ended)
+	case waits:
+		delay, first := r.state.waited(node, ended.err, time.Now())
+		if !first || !ended.worthKnowing {
+			log = log.V(1)
+		}
+		log.Info("Left the node alone", "reason", ended.note, "retryAfter", delay)
+		return retry(delay)
+	case failed:
+		return retry(r.warn(ctx, node, ended.err))
+	case mismatched:
+		r.warn(ctx, node, ended.err)
+		return r.resume(ctx, node, ended)
+	case overtaken:
+		return r.repeat(ctx, node, ended)
+	}
+	return reconcile.Result{}
+}
+
+// resume has a pass made over a node of which something is left: addresses that the API server did not take.
+func (r *reconciler) resume(ctx context.Context, node *corev1.Node, ended result) reconcile.Result {
+	if ended.withoutAddresses == nil {
+		return reconcile.Result{}
+	}
+	r.state.lacksAddresses(node)
+	return retry(r.warn(ctx, node, ended.withoutAddresses))
+}
+
+// repeat makes another pass over a node that changed concurrently, soon and silently. If that goes on, the API server refuses the writes for
+// another reason, and the node fails.
+func (r *reconciler) repeat(ctx context.Context, node *corev1.Node, ended result) reconcile.Result {
+	if delay, worthIt := r.state.conflicted(node, ended.said); worthIt || ended.err == nil {
+		logf.FromContext(ctx).V(1).Info("The node changed while it was being written; looking at it again")
+		return reconcile.Result{RequeueAfter: delay}
+	}
+	return retry(r.warn(ctx, node, ended.err))
+}
+
+// warn counts and remembers a failure. It returns the pause before the next try.
+func (r *reconciler) warn(ctx context.Context, node *corev1.Node, err error) time.Duration {
+	if ctx.Err() != nil {
+		return 0 // we are being stopped, which is nobody's failure
+	}
+	reason, _ := reasonOf(err)
+	now := time.Now()
+	delay := r.state.failed(node, err, now)
+	r.metrics.failures.WithLabelValues(reason).Inc()
+	r.traces.failed(node, reason, err)
+	logf.FromContext(ctx).V(1).Info("Could not bring the node in line with the cloud", "reason", reason, "retryAfter", delay, "error", err.Error())
+	since, begins := r.state.fails(node, reason, now)
+	say := func() { r.say(ctx, node, reason, err) }
+	switch {
+	case begins:
+		time.AfterFunc(warningDelay, func() {
+			if ctx.Err() == nil && r.state.stillFails(node, reason, since) {
+				say()
+			}
+		})
+	case now.Sub(since) >= warningDelay:
+		say()
+	}
+	return delay
+}
+
+// say gives a node the event of a failure, unless it got one for the same reason a short while ago: a cloud that is down fails for all nodes,
+// again and again.
+func (r *reconciler) say(ctx context.Context, node *corev1.Node, reason string, err error) {
+	if r.events.Record(r.recorder, node, corev1.EventTypeWarning, reason, messageOf(node, err)) {
+		logf.FromContext(ctx).Error(err, "Could not bring the node in line with the cloud", "reason", reason)
+	}
+}
+
+// waiting says by an event what the call for a node's instance waits for.
+func (r *reconciler) waiting(node *corev1.Node, reason string) {
+	r.events.Record(r.recorder, node, corev1.EventTypeNormal, ReasonWaitingForCloud, "Waiting to ask the cloud for the node's instance: "+reason)
+}
+
+// retry puts a node that has had its chance behind those that have not.
+func retry(delay time.Duration) reconcile.Result {
+	priority := priorityRetry
+	return reconcile.Result{RequeueAfter: delay, Priority: &priority}
+}
+
+// providerID returns what the node has, or has been given.
+func (r result) providerID(node *corev1.Node) string {
+	return cmp.Or(node.Spec.ProviderID, r.want.providerID)
+}
+
+// maxDiscardedShown is how many of the labels that no node gets a log line names.
+const maxDiscardedShown = 20
+
+// keysAndValues describe an initialization for the log.
+func (r result) keysAndValues(node *corev1.Node) []any {
+	providerID := r.providerID(node)
+	said := []any{"changes", r.plan.changes(), "providerID", providerID}
+	if r.want.providerID != "" && r.want.providerID != providerID {
+		said = append(said, "cloudProviderID", r.want.providerID)
+	}
+	if len(r.plan.kept) > 0 {
+		said = append(said, "labelsOfOthers", r.plan.kept)
+	}
+	if len(r.want.discarded) > 0 {
+		discarded := make([]string, min(len(r.want.discarded), maxDiscardedShown))
+		for i := range discarded {
+			label := r.want.discarded[i]
+			discarded[i] = message.Line(label.key, maxShown) + ": " + label.reason
+		}
+		said = append(said, "discardedLabels", discarded)
+	}
+	return said
 }

@@ -4,8 +4,8 @@
 // Data flows one way. A watch event (here), a change of the set of nodes (targets.go) or a comparison with the cloud (drift.go) puts
 // a Service's name into the queue. reconcile.go makes a pass: it collects what is known, desired.go and plan.go decide what is
 // written, apply.go calls the plugin and the API server, through the write limiter of the package writelimit. state.go remembers what
-// came of it and nobody else changes that; events.go reports it and changes nothing; failure.go names failures and says when a Service
-// is tried again.
+// came of it, says when a Service is tried again, and nobody else changes that; events.go reports it and changes nothing; reasons.go names
+// failures.
 package service
 
 import (

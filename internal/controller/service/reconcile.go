@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
 // The priorities in the queue of the controller and in the write limiter. What somebody waits for comes before what is merely
@@ -425,4 +426,100 @@ func (r *reconciler) failedLast(p *pass, act action) bool {
 	}
 	condition := conditionOf(p.service)
 	return condition != nil && condition.Status == metav1.ConditionFalse && isWriteFailure(condition.Reason)
+}
+
+// finish draws the consequences of a pass.
+func (r *reconciler) finish(ctx context.Context, p *pass, err error) reconcile.Result {
+	switch {
+	case err == nil:
+		r.metrics.updated(p.key, time.Now())
+		r.states.succeeded(p.key, p.service)
+		return reconcile.Result{}
+	case ctx.Err() != nil, errors.Is(err, errWaiting):
+		return reconcile.Result{} // we are being stopped, which is nobody's failure, or will be admitted
+	case errors.Is(err, errOutdated):
+		return r.repeat(ctx, p, err)
+	default:
+		return p.again(r.failed(ctx, p, err))
+	}
+}
+
+// repeat makes another pass over a Service that changed under our hands, soon and silently. If that repeats, the writes do not
+// come too late but are refused, and that is a failure of the Service.
+func (r *reconciler) repeat(ctx context.Context, p *pass, err error) reconcile.Result {
+	conflicts := r.states.outdated(p.key, p.want)
+	if conflicts > maxConflicts {
+		return p.again(r.failed(ctx, p, &writeError{err}))
+	}
+	logf.FromContext(ctx).V(1).Info("The Service changed while it was being written; looking at it again")
+	return p.again(conflictDelay << (conflicts - 1))
+}
+
+// failed counts, logs and remembers a failure, and sends an event. It returns the pause before the next try.
+func (r *reconciler) failed(ctx context.Context, p *pass, err error) time.Duration {
+	reason := reasonOf(err)
+	r.metrics.failures.WithLabelValues(reason).Inc()
+	r.metrics.updated(p.key, time.Now())
+	delay, news := r.states.failed(p.key, p.want, err, r.backoff)
+	log := logf.FromContext(ctx)
+	switch {
+	case reason == ReasonPending && !news:
+	case reason == ReasonNotFound:
+		log.Info("The cloud does not find the load balancer whose targets are to be changed", "reason", err.Error(), "retryAfter", delay)
+		if known, _ := r.states.get(p.key); known.made == nil || !known.made.denial.told() {
+			return delay
+		}
+		news = false // the row of such answers has an event of its own
+	case reason == ReasonPending:
+		log.Info("The load balancer is not ready yet", "reason", err.Error(), "retryAfter", delay)
+	default:
+		log.Error(err, "Could not bring the load balancer in line with the Service", "reason", reason, "retryAfter", delay)
+	}
+	if news {
+		r.events.failed(p, reason, err)
+	}
+	r.showFailure(ctx, p, reason, err)
+	return delay
+}
+
+// onlyTargetsFailed counts, logs and remembers that the targets could not be changed, and sends events as sparingly as for other
+// failures. The condition stays that of the Service's own failure. It returns the pause before the next try.
+func (r *reconciler) onlyTargetsFailed(ctx context.Context, p *pass, err error) time.Duration {
+	reason := reasonOf(err)
+	r.metrics.failures.WithLabelValues(reason).Inc()
+	r.metrics.updated(p.key, time.Now())
+	delay, news := r.states.targetsFailed(p.key, p.want.latest, err, r.backoff)
+	logf.FromContext(ctx).Error(err, "Could not change the targets of a load balancer whose Service cannot be ensured",
+		"reason", reason, "retryAfter", delay)
+	if news {
+		r.events.targetsFailed(p.service, err)
+	}
+	return delay
+}
+
+// predecessorFailed counts, logs and remembers that the load balancer of a predecessor could not be deleted, and sends an event. It
+// returns the pause before the next try. The Service that has the name now is none the worse.
+func (r *reconciler) predecessorFailed(ctx context.Context, p *pass, before *corev1.Service, err error) time.Duration {
+	reason := reasonOf(err)
+	r.metrics.failures.WithLabelValues(reason).Inc()
+	delay, news := r.states.predecessorFailed(p.key, before.UID, err, r.backoff)
+	logf.FromContext(ctx).Error(err, "Could not delete the load balancer of a Service whose name another one has now",
+		"serviceUID", before.UID, "reason", reason, "retryAfter", delay)
+	if news {
+		r.events.failure(before, EventDeleteFailed, reason, err)
+	}
+	return delay
+}
+
+// showFailure has the Service's condition say that the pass has failed, where it stays for whoever looks later. It is planned and
+// carried out like everything else that is written. If this fails, it is tried again with the next failure.
+func (r *reconciler) showFailure(ctx context.Context, p *pass, reason string, failure error) {
+	r.observe(p)
+	known, _ := r.states.get(p.key)
+	p.seen.failed = &failedPass{
+		reason: reason, message: kit.EventMessage(failure.Error()), shownAt: known.conditionAt, lasts: known.failureLasts(time.Now()),
+	}
+	if err := r.carryOut(ctx, p, planFor(p.want, p.seen, time.Now())); err != nil {
+		logf.FromContext(ctx).Error(err, "Could not write the failure to the Service's condition", "reason", reason)
+	}
 }

@@ -5,8 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -239,74 +237,4 @@ func (t *traces) drop(name, why string) {
 		known.initialize.SetStatus(codes.Error, why)
 		known.initialize.End()
 	}
-}
-
-// metrics are the reference controller's two histograms under their names, and ours.
-type metrics struct {
-	taintRemovalDelay prometheus.Histogram
-	initialSyncDelay  prometheus.Histogram
-	failures          *prometheus.CounterVec
-	refreshDuration   prometheus.Histogram
-	refreshFailures   prometheus.Counter
-	refreshLookups    *prometheus.CounterVec
-	uninitialized     prometheus.Gauge
-
-	mu      sync.Mutex
-	waiting map[string]struct{}
-}
-
-func newMetrics(registerer prometheus.Registerer) *metrics {
-	factory := promauto.With(registerer)
-	sinceCreation := prometheus.ExponentialBuckets(1, 4, 6) // the reference's: 1 s to 17 min
-	return &metrics{
-		waiting: map[string]struct{}{},
-		taintRemovalDelay: factory.NewHistogram(prometheus.HistogramOpts{
-			Name:    "node_controller_cloud_provider_taint_removal_delay_seconds",
-			Help:    "How long after a node's creation its uninitialized taint was removed.",
-			Buckets: sinceCreation,
-		}),
-		initialSyncDelay: factory.NewHistogram(prometheus.HistogramOpts{
-			Name:    "node_controller_initial_node_sync_delay_seconds",
-			Help:    "How long after a node's creation its initialization was complete.",
-			Buckets: sinceCreation,
-		}),
-		failures: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "mooring_node_failures_total",
-			Help: "Attempts to initialize or refresh a node that failed, by the reason that the node's event gives.",
-		}, []string{"reason"}),
-		refreshDuration: factory.NewHistogram(prometheus.HistogramOpts{
-			Name:    "mooring_node_refresh_duration_seconds",
-			Help:    "How long it took to compare all initialized nodes with the cloud, where that is done at once.",
-			Buckets: prometheus.ExponentialBuckets(0.01, 4, 9), // 10 ms to 11 min
-		}),
-		refreshFailures: factory.NewCounter(prometheus.CounterOpts{
-			Name: "mooring_node_refresh_lookup_failures_total",
-			Help: "Nodes that could not be compared with the cloud during a refresh.",
-		}),
-		refreshLookups: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "mooring_node_refresh_lookups_total",
-			Help: "Lookups of initialized nodes where each is a call of the cloud, by reason: first, age, retry, or what happened to the node.",
-		}, []string{"reason"}),
-		uninitialized: factory.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_node_uninitialized",
-			Help: "Nodes that wait for their initialization and are not foreign.",
-		}),
-	}
-}
-
-// count keeps the number of nodes that wait for their initialization.
-func (m *metrics) count(name string, waits bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if waits {
-		m.waiting[name] = struct{}{}
-	} else {
-		delete(m.waiting, name)
-	}
-	m.uninitialized.Set(float64(len(m.waiting)))
-}
-
-func (m *metrics) initialized(sinceCreation time.Duration) {
-	m.taintRemovalDelay.Observe(sinceCreation.Seconds())
-	m.initialSyncDelay.Observe(sinceCreation.Seconds())
 }
