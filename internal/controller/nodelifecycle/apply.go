@@ -2,7 +2,6 @@ package nodelifecycle
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -204,25 +203,21 @@ func (w writer) delete(ctx context.Context, action action) error {
 // to be ours, only an event says.
 func (w writer) patch(ctx context.Context, action action) (string, error) {
 	node := object(action.node)
-	var encoded []byte
-	var err error
+	var patch client.Patch
 	switch action.kind {
 	case markHeld:
 		if action.node.owner != ours {
 			return "", nil
 		}
 		message := heldMessage(action.node, action.reason, w.settings, w.deletionLog)
-		encoded, err = withCondition(action.node, action.reason, message, action.since, time.Now())
+		patch = withCondition(action.node, action.reason, message, action.since, time.Now())
 	case clearHeld:
-		encoded, err = withoutCondition(action.node)
+		patch = conditionPatch(action.node, map[string]any{"$patch": "delete"})
 	default:
-		err = w.client.Patch(ctx, node, taintPatch(action.node, action.kind == addTaint), client.FieldOwner(fieldManager))
+		err := w.client.Patch(ctx, node, taintPatch(action.node, action.kind == addTaint), client.FieldOwner(fieldManager))
 		return node.ResourceVersion, err
 	}
-	if err != nil {
-		return "", fmt.Errorf("encoding the patch: %w", err)
-	}
-	err = w.client.Status().Patch(ctx, node, client.RawPatch(types.StrategicMergePatchType, encoded), client.FieldOwner(fieldManager))
+	err := w.client.Status().Patch(ctx, node, patch, client.FieldOwner(fieldManager))
 	return node.ResourceVersion, err
 }
 
@@ -272,49 +267,22 @@ func taintPatch(node facts, wanted bool) jsonpatch.Patch {
 	return jsonpatch.Replace(node.uid, "/spec/taints", node.taints, taints)
 }
 
-// conditionPatch is a strategic merge patch, which finds a condition by its type wherever it is in the list. With the
-// resource version it takes effect only on the very node that was planned for.
-type conditionPatch struct {
-	Metadata struct {
-		ResourceVersion string `json:"resourceVersion"`
-	} `json:"metadata"`
-	Status struct {
-		Conditions []any `json:"conditions"`
-	} `json:"status"`
-}
-
 // withCondition returns the patch that makes a node show why it is held. The condition's transition is when the cloud first
 // denied the instance; a new reason leaves it as it was.
-func withCondition(node facts, reason HoldReason, message string, since, now time.Time) ([]byte, error) {
-	type shown struct {
-		Type               corev1.NodeConditionType `json:"type"`
-		Status             corev1.ConditionStatus   `json:"status"`
-		Reason             HoldReason               `json:"reason"`
-		Message            string                   `json:"message"`
-		LastHeartbeatTime  metav1.Time              `json:"lastHeartbeatTime"`
-		LastTransitionTime *metav1.Time             `json:"lastTransitionTime,omitempty"`
-	}
-	condition := shown{
-		Type: ConditionInstanceGone, Status: corev1.ConditionTrue, Reason: reason, Message: message,
-		LastHeartbeatTime: metav1.NewTime(now),
+func withCondition(node facts, reason HoldReason, message string, since, now time.Time) client.Patch {
+	condition := map[string]any{
+		"status": corev1.ConditionTrue, "reason": reason, "message": message, "lastHeartbeatTime": metav1.NewTime(now),
 	}
 	if node.heldFor == "" {
-		began := metav1.NewTime(since)
-		condition.LastTransitionTime = &began
+		condition["lastTransitionTime"] = metav1.NewTime(since)
 	}
-	return patchOf(node, condition)
+	return conditionPatch(node, condition)
 }
 
-// withoutCondition returns the patch that takes the condition off a node.
-func withoutCondition(node facts) ([]byte, error) {
-	return patchOf(node, map[string]any{"type": ConditionInstanceGone, "$patch": "delete"})
-}
-
-func patchOf(node facts, condition any) ([]byte, error) {
-	var patch conditionPatch
-	patch.Metadata.ResourceVersion = node.resourceVersion
-	patch.Status.Conditions = []any{condition}
-	return json.Marshal(patch)
+// conditionPatch takes effect only on the very node that was planned for.
+func conditionPatch(node facts, condition map[string]any) client.Patch {
+	condition["type"] = ConditionInstanceGone
+	return kit.ConditionPatch{Metadata: map[string]any{"resourceVersion": node.resourceVersion}, Condition: condition}
 }
 
 // The reasons of the events on a Node.

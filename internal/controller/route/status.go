@@ -2,7 +2,6 @@ package route
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -169,9 +168,8 @@ func networkCondition(node *corev1.Node) *corev1.NodeCondition {
 	return condition
 }
 
-// conditionPatch is a strategic merge patch: conditions are merged by type, so that those of others are not touched, whoever
-// writes at the same time. The UID makes the API server refuse it for another node of the same name.
-func conditionPatch(n routedNode, now time.Time) ([]byte, error) {
+// conditionPatch has the UID, which makes the API server refuse it for another node of the same name.
+func conditionPatch(n routedNode, now time.Time) client.Patch {
 	status, reason, message := networkUnavailable(n.routed)
 	condition := map[string]any{
 		"type": corev1.NodeNetworkUnavailable, "status": status, "reason": reason, "message": message,
@@ -180,21 +178,14 @@ func conditionPatch(n routedNode, now time.Time) ([]byte, error) {
 	if current := networkCondition(n.node); current == nil || current.Status != status {
 		condition["lastTransitionTime"] = metav1.NewTime(now)
 	}
-	return json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": n.node.UID},
-		"status":   map[string]any{"conditions": []any{condition}},
-	})
+	return kit.ConditionPatch{Metadata: map[string]any{"uid": n.node.UID}, Condition: condition}
 }
 
 func (c *conditionWriter) patch(ctx context.Context, n routedNode, now time.Time) error {
-	encoded, err := conditionPatch(n, now)
-	if err != nil {
-		return fmt.Errorf("encoding the condition NetworkUnavailable of node %q: %w", n.node.Name, err)
-	}
 	ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
 	defer cancel()
 	patched := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.node.Name}}
-	err = c.client.Status().Patch(ctx, patched, client.RawPatch(types.StrategicMergePatchType, encoded), client.FieldOwner(fieldManager))
+	err := c.client.Status().Patch(ctx, patched, conditionPatch(n, now), client.FieldOwner(fieldManager))
 	switch outcome := kit.OutcomeOf(err); {
 	case outcome == kit.Outdated && apierrors.IsInvalid(err):
 		return nil // another node has the name now: its own event starts a pass. None follows a conflict with another writer, or a proxy's 404.

@@ -86,7 +86,7 @@ func TestConditionPatchTouchesNothingElse(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			patch, err := conditionPatch(routedNode{test.before.node, test.routed}, now)
+			patch, err := conditionPatch(routedNode{test.before.node, test.routed}, now).Data(nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
@@ -193,9 +195,9 @@ func patchFor(act action) (client.Patch, error) {
 	after.Status.Conditions = withCondition(after.Status.Conditions, act.publish.ready)
 	switch act.verb {
 	case verbProtect:
-		after.Finalizers = append(after.Finalizers, Finalizer)
+		controllerutil.AddFinalizer(after, Finalizer)
 	case verbRelease:
-		after.Finalizers = without(after.Finalizers, Finalizer)
+		controllerutil.RemoveFinalizer(after, Finalizer)
 	}
 	data, err := client.StrategicMergeFrom(before).Data(after)
 	if err != nil {
@@ -206,24 +208,9 @@ func patchFor(act action) (client.Patch, error) {
 
 // withCondition replaces our condition among those of a Service; nil removes it.
 func withCondition(conditions []metav1.Condition, ready *metav1.Condition) []metav1.Condition {
-	var result []metav1.Condition
-	for _, condition := range conditions {
-		if !isReadyCondition(condition) {
-			result = append(result, condition)
-		}
-	}
+	result := slices.DeleteFunc(slices.Clone(conditions), isReadyCondition)
 	if ready != nil {
 		result = append(result, *ready)
-	}
-	return result
-}
-
-func without(finalizers []string, removed string) []string {
-	var result []string
-	for _, finalizer := range finalizers {
-		if finalizer != removed {
-			result = append(result, finalizer)
-		}
 	}
 	return result
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
 // fixture is a Service and a cloud to which plans are applied without any effect outside.
@@ -52,7 +53,7 @@ func (f *fixture) apply(t *rapid.T, act action, targets *targetSet, elsewhere bo
 		if f.balancers[act.service.UID] {
 			t.Fatal("a Service is let go that still has a load balancer")
 		}
-		f.write(act, func(s *corev1.Service) { s.Finalizers = without(s.Finalizers, Finalizer) })
+		f.write(act, func(s *corev1.Service) { controllerutil.RemoveFinalizer(s, Finalizer) })
 	}
 }
 

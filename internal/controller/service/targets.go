@@ -265,19 +265,18 @@ func (t *targets) loses(ctx context.Context) bool {
 
 // difference returns the names that are in one set and not in the other, and those whose identity differs in both.
 func difference(before, after *targetSet) (added, removed []string) {
-	for name, identity := range after.members {
-		if has, found := before.members[name]; !found || has != identity {
-			added = append(added, name)
+	return before.lacks(after), after.lacks(before)
+}
+
+// lacks returns the names of another set that this one has not, or with another identity.
+func (t *targetSet) lacks(other *targetSet) (names []string) {
+	for name, identity := range other.members {
+		if has, found := t.members[name]; !found || has != identity {
+			names = append(names, name)
 		}
 	}
-	for name, identity := range before.members {
-		if has, found := after.members[name]; !found || has != identity {
-			removed = append(removed, name)
-		}
-	}
-	slices.Sort(added)
-	slices.Sort(removed)
-	return added, removed
+	slices.Sort(names)
+	return names
 }
 
 // shortList shows the first few of many names.
