@@ -1,14 +1,15 @@
 package node
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
 // readTimeout is the deadline of the question who wrote a label.
@@ -48,10 +49,10 @@ func (r *reconciler) askWriters(ctx context.Context, node *corev1.Node, labels [
 
 // writtenBy reports whether a label has a writer, and all its writers are among the managers.
 func writtenBy(entries []metav1.ManagedFieldsEntry, label string, managers map[string]bool) bool {
-	written := false
+	field, written := fieldpath.MakePathOrDie("metadata", "labels", label), false
 	for _, entry := range entries {
 		switch {
-		case !sets(entry, []string{"f:metadata", "f:labels", "f:" + label}):
+		case !sets(entry, field):
 		case !managers[entry.Manager]:
 			return false
 		default:
@@ -61,22 +62,8 @@ func writtenBy(entries []metav1.ManagedFieldsEntry, label string, managers map[s
 	return written
 }
 
-// sets reports whether an entry of the managed fields names a field, by its steps.
-func sets(entry metav1.ManagedFieldsEntry, path []string) bool {
-	if entry.FieldsV1 == nil {
-		return false
-	}
-	at := json.RawMessage(entry.FieldsV1.GetRawBytes())
-	for _, step := range path {
-		var fields map[string]json.RawMessage
-		if err := json.Unmarshal(at, &fields); err != nil {
-			return false
-		}
-		next, found := fields[step]
-		if !found {
-			return false
-		}
-		at = next
-	}
-	return true
+// sets reports whether an entry of the managed fields has a field.
+func sets(entry metav1.ManagedFieldsEntry, field fieldpath.Path) bool {
+	var fields fieldpath.Set
+	return entry.FieldsV1 != nil && fields.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())) == nil && fields.Has(field)
 }
