@@ -9,6 +9,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -152,12 +153,8 @@ func (o *Options) complete() error {
 	if o.FullRefreshPeriod < 0 {
 		wrong = append(wrong, fmt.Errorf("the node controller's option FullRefreshPeriod is %s, want more than 0", o.FullRefreshPeriod))
 	}
-	if o.FullRefreshPeriod == 0 {
-		o.FullRefreshPeriod = DefaultFullRefreshPeriod
-	}
-	if o.StatusUpdateFrequency == 0 {
-		o.StatusUpdateFrequency = DefaultStatusUpdateFrequency
-	}
+	o.FullRefreshPeriod = cmp.Or(o.FullRefreshPeriod, DefaultFullRefreshPeriod)
+	o.StatusUpdateFrequency = cmp.Or(o.StatusUpdateFrequency, DefaultStatusUpdateFrequency)
 	if o.Workers <= 0 {
 		o.Workers = DefaultWorkers
 	}

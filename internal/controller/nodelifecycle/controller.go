@@ -8,6 +8,7 @@
 package nodelifecycle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,12 +118,8 @@ func (o *Options) complete() error {
 		required.Option{Name: "Recorder", Missing: o.Recorder == nil}, required.Option{Name: "Inventory", Missing: o.Inventory == nil},
 		required.Option{Name: "Owners", Missing: o.Owners == nil}, required.Option{Name: "DeletionLog", Missing: o.DeletionLog == nil},
 	)}
-	if o.Settings.Window == 0 {
-		o.Settings.Window = DefaultWindow
-	}
-	if o.Period == 0 {
-		o.Period = DefaultPeriod
-	}
+	o.Settings.Window = cmp.Or(o.Settings.Window, DefaultWindow)
+	o.Period = cmp.Or(o.Period, DefaultPeriod)
 	if o.Workers <= 0 {
 		o.Workers = DefaultWorkers
 	}

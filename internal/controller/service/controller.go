@@ -166,21 +166,10 @@ func (o *Options) complete() error {
 	if declared := provider.CapabilitiesOf(o.Cloud).LoadBalancerWrites; o.Writes <= 0 {
 		o.Writes, o.shared = max(declared, 1), declared > 0
 	}
-	for _, duration := range []struct {
-		value *time.Duration
-		zero  time.Duration
-	}{
-		{&o.TargetQuiet, DefaultTargetQuiet},
-		{&o.TargetDelay, DefaultTargetDelay},
-		{&o.FirstRetry, DefaultFirstRetry},
-		{&o.LongestRetry, DefaultLongestRetry},
-		{&o.DriftCheckPeriod, DefaultDriftCheckPeriod},
-		{&o.AbsenceTime, DefaultAbsenceTime},
-	} {
-		if *duration.value == 0 {
-			*duration.value = duration.zero
-		}
-	}
+	o.TargetQuiet, o.TargetDelay = cmp.Or(o.TargetQuiet, DefaultTargetQuiet), cmp.Or(o.TargetDelay, DefaultTargetDelay)
+	o.FirstRetry, o.LongestRetry = cmp.Or(o.FirstRetry, DefaultFirstRetry), cmp.Or(o.LongestRetry, DefaultLongestRetry)
+	o.DriftCheckPeriod = cmp.Or(o.DriftCheckPeriod, DefaultDriftCheckPeriod)
+	o.AbsenceTime = cmp.Or(o.AbsenceTime, DefaultAbsenceTime)
 	if o.DriftCheckCalls <= 0 {
 		o.DriftCheckCalls = DefaultDriftCheckCalls
 	}
