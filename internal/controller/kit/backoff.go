@@ -81,3 +81,11 @@ type lengthened[T comparable] struct {
 func (l lengthened[T]) When(object T) time.Duration {
 	return wait.Jitter(l.TypedRateLimiter.When(object), jitter)
 }
+
+// Later returns the later of two times.
+func Later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -13,6 +13,7 @@ import (
 	nodeutil "k8s.io/component-helpers/node/util"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -164,8 +165,8 @@ func (o *observer) dueNow(due []*corev1.Node, now time.Time) []*corev1.Node {
 func (o *observer) compare(seen *observation, ready []*corev1.Node) {
 	var denied time.Time
 	for _, answer := range seen.said {
-		if !answer.exists && answer.at.After(denied) {
-			denied = answer.at
+		if !answer.exists {
+			denied = kit.Later(denied, answer.at)
 		}
 	}
 	if !denied.IsZero() {

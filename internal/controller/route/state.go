@@ -235,11 +235,7 @@ func (s *state) believed(known shownRoute) time.Time {
 	if s.pending {
 		lag = max(s.period, maxLag)
 	}
-	at := known.denied.Add(lag)
-	if made := known.made.Add(maxLag); !known.made.IsZero() && made.After(at) {
-		return made
-	}
-	return at
+	return kit.Later(known.denied.Add(lag), known.made.Add(maxLag))
 }
 
 // deniable reports whether a node may be told that it lacks a route: there was never one, or lists deny it for longer than they may lag.

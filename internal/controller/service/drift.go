@@ -347,19 +347,12 @@ func (d *driftCheck) nextCandidate(now time.Time) (oldest types.NamespacedName, 
 		if !d.candidate(key, known, now) {
 			continue
 		}
-		urgency, at := d.urgency(key, known), latest(known.seenAt, known.madeAt)
+		urgency, at := d.urgency(key, known), kit.Later(known.seenAt, known.madeAt)
 		if !any || cmp.Or(cmp.Compare(first, urgency), at.Compare(unseen), byName(key, oldest)) < 0 {
 			oldest, found, any, first, unseen = key, known, true, urgency, at
 		}
 	}
 	return oldest, found, any
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // decide queues a load balancer for its repair if it differs.

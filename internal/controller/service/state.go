@@ -334,7 +334,7 @@ func (s *states) failed(key types.NamespacedName, want desired, err error, pause
 		known.failure = &next
 		// The targets wait, too, for as long as the cloud asks.
 		if wait, asked := cloud.RetryAfter(err); asked {
-			known.retargetFailures.retryAt, known.retargetFailures.targets = latest(known.retargetFailures.retryAt, now.Add(wait)), nil
+			known.retargetFailures.retryAt, known.retargetFailures.targets = kit.Later(known.retargetFailures.retryAt, now.Add(wait)), nil
 		}
 	})
 	return delay, news

@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	nodeutil "k8s.io/component-helpers/node/util"
+
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
 // Cause is why an initialized node is looked up, as mooring_node_refresh_lookups_total labels it. What happens to a node is another.
@@ -87,14 +89,7 @@ func (h *History) Join(now time.Time) { h.since, h.changed, h.joined = now, now,
 // Settled returns since when nothing has happened to a node, as far as this process can know. The node's own times are of other
 // machines' clocks: by one that is wrong a node is looked up as if it were older or younger.
 func (h *History) Settled(node *corev1.Node) time.Time {
-	newest := node.CreationTimestamp.Time
-	if since := ReadySince(node); since.After(newest) {
-		newest = since
-	}
-	if h.changed.After(newest) {
-		newest = h.changed
-	}
-	return newest
+	return kit.Later(h.changed, kit.Later(ReadySince(node), node.CreationTimestamp.Time))
 }
 
 // Due returns when a node is to be looked up next, and why. Settled is since when nothing has happened to it.
@@ -111,20 +106,14 @@ func (p Pace) Due(h History, settled time.Time) (time.Time, Cause) {
 	at, why := h.since.Add(time.Duration(phaseOf(h.uid)%uint64(p.first))), First
 	switch {
 	case !h.began.IsZero():
-		at, why = p.slot(h.began, settled, h.uid, p.Longest), Age
-		if soonest := h.began.Add(p.Shortest); at.Before(soonest) {
-			at = soonest
-		}
+		at, why = kit.Later(p.slot(h.began, settled, h.uid, p.Longest), h.began.Add(p.Shortest)), Age
 	case h.joined:
 		at, why = p.afterJoining(h), Age
 	}
 	if h.need == "" {
 		return at, why
 	}
-	allowed := h.needed
-	if again := h.spent.Add(-p.Shortest); again.After(allowed) {
-		allowed = again
-	}
+	allowed := kit.Later(h.needed, h.spent.Add(-p.Shortest))
 	if allowed.After(at) {
 		return at, why
 	}
@@ -144,11 +133,7 @@ func (p Pace) afterJoining(h History) time.Time {
 // whenever they were looked up before, and stay so when their pauses double. They are the same for each process, so that a node's turn comes
 // however often the leader changes.
 func (p Pace) slot(last, settled time.Time, uid types.UID, longest time.Duration) time.Time {
-	phase, from := phaseOf(uid), last
-	if settled.After(from) {
-		from = settled
-	}
-	pause := p.Shortest
+	phase, from, pause := phaseOf(uid), kit.Later(last, settled), p.Shortest
 	at := next(from, pause, phase)
 	for pause <= longest/2 && at.Sub(settled) >= 2*pause {
 		pause *= 2
@@ -182,10 +167,7 @@ func phaseOf(uid types.UID) uint64 {
 // Begin notes that a lookup begins, which answers what was needed so far.
 func (h *History) Begin(p Pace, now time.Time) {
 	if !h.failed {
-		if h.spent.Before(now) {
-			h.spent = now
-		}
-		h.spent = h.spent.Add(p.Shortest)
+		h.spent = kit.Later(h.spent, now).Add(p.Shortest)
 	}
 	h.began, h.need, h.needed = now, "", time.Time{}
 }
