@@ -18,18 +18,6 @@ import (
 // fieldManager names us in the managed fields of nodes.
 const fieldManager = "cloud-node-controller"
 
-// applied is what became of a plan.
-type applied struct {
-	// outcome is that of the last action that was tried, and kit.Written for an empty plan. Actions after it were not tried.
-	outcome kit.WriteOutcome
-	// resourceVersion is that of the node after the last action that took effect, empty if none did.
-	resourceVersion string
-	// err says why the last action failed.
-	err error
-	// withoutAddresses says why the API server did not take the addresses, nil if it did. The actions after them were tried.
-	withoutAddresses error
-}
-
 // writer carries plans out.
 type writer struct {
 	client client.Client
@@ -44,35 +32,34 @@ func newWriter(options Options, traces *traces) writer {
 	return writer{client: options.Client, traces: traces, whole: options.Whole, denied: &atomic.Bool{}}
 }
 
-// apply carries out a plan, one action after the other, and stops at the first that does not take effect. Only that the API
-// server refuses the addresses stops nothing: a node without them can run pods, one that keeps its taint cannot.
+// apply carries out the plan of a pass, one action after the other, and stops at the first that does not take effect. Only that the API
+// server refuses the addresses stops nothing: a node without them can run pods, one that keeps its taint cannot. It gets how the pass ends if all
+// takes effect, and returns how it has ended.
 //
 // See ADR 13.
-func (w writer) apply(ctx context.Context, node *corev1.Node, planned plan) applied {
-	done := applied{outcome: kit.Written}
+func (w writer) apply(ctx context.Context, node *corev1.Node, ends result) result {
 	known := w.versionOf(node)
-	for _, action := range planned.actions {
+	for _, action := range ends.plan.actions {
 		stepping, span := w.traces.start(ctx, spanOf(action.target))
-		var (
-			version string
-			err     error
-		)
+		var version string
+		var err error
 		version, known, err = w.write(stepping, action, known)
 		endStep(span, err)
-		done.outcome = kit.OutcomeOf(err)
-		if err != nil {
-			done.err = kit.WriteError(fmt.Errorf("writing the %s of the node: %w", action.target, err))
-		}
-		if action.target == targetAddresses && kit.RefusedForGood(err) {
-			done = applied{outcome: kit.Written, withoutAddresses: done.err}
+		if err == nil {
+			ends.wrote = version
 			continue
 		}
-		if err != nil {
-			return done
+		refused := kit.WriteError(fmt.Errorf("writing the %s of the node: %w", action.target, err))
+		switch {
+		case action.target == targetAddresses && kit.RefusedForGood(err):
+			ends.withoutAddresses = &writeError{err: refused, addressesOnly: true}
+		case kit.OutcomeOf(err) == kit.Outdated:
+			return result{kind: overtaken, wrote: ends.wrote, said: ends.said, err: &writeError{err: fmt.Errorf("%w: %w", errAlwaysTooLate, refused)}}
+		default:
+			return result{kind: failed, wrote: ends.wrote, err: &writeError{err: refused}}
 		}
-		done.resourceVersion = version
 	}
-	return done
+	return ends
 }
 
 // versionOf returns the resource version in which the whole of a node is known, empty if it is not.

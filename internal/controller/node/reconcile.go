@@ -109,7 +109,7 @@ func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, decision
 	want.annotations = r.proofFor(node, want, observation)
 	planned := planFor(node, want, nil)
 	ctx = dryrun.Because(ctx, "the node waits for its initialization, and the cloud has an instance for it")
-	return resultOf(r.writer.apply(ctx, node, planned), result{kind: initialized, plan: planned, want: want, said: &observation})
+	return r.writer.apply(ctx, node, result{kind: initialized, plan: planned, want: want, said: &observation})
 }
 
 // latest returns a node as the cache has it by now: the cloud may have taken its time, and kubelets report. A write by the version of before
@@ -191,8 +191,7 @@ func (r *reconciler) refresh(ctx context.Context, node *corev1.Node) result {
 		err = errors.Join(err, unanswered)
 	}
 	ctx = dryrun.Because(ctx, "the cloud shows the node's instance otherwise")
-	done := r.writer.apply(ctx, node, planned)
-	ended := resultOf(done, result{kind: refreshed, plan: planned, want: want})
+	ended := r.writer.apply(ctx, node, result{kind: refreshed, plan: planned, want: want})
 	if ended.kind == refreshed && ended.wrote != "" && ended.withoutAddresses == nil {
 		r.state.wroteFrom(node, observation.At)
 	}
@@ -283,22 +282,6 @@ type result struct {
 	said *instances.Observation
 	// wrote is the resource version of our last write, empty if there was none.
 	wrote string
-}
-
-// resultOf returns success if the plan was carried out, and how the pass ended otherwise.
-func resultOf(done applied, success result) result {
-	success.wrote = done.resourceVersion
-	if done.withoutAddresses != nil {
-		success.withoutAddresses = &writeError{err: done.withoutAddresses, addressesOnly: true}
-	}
-	switch done.outcome {
-	case kit.Written:
-		return success
-	case kit.Outdated:
-		return result{kind: overtaken, wrote: done.resourceVersion, said: success.said, err: &writeError{err: fmt.Errorf("%w: %w", errAlwaysTooLate, done.err)}}
-	default:
-		return result{kind: failed, err: &writeError{err: done.err}, wrote: done.resourceVersion}
-	}
 }
 
 // finish draws the consequences of a pass: what is logged and counted, which event the node gets, what is remembered, and when the node
