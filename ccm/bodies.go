@@ -30,14 +30,14 @@ func unbuffered(options *logs.Options) {
 func omitBodies() {
 	filterBodies()
 	sink := klog.Background().GetSink()
-	if _, done := sink.(bodyless); done || reflect.TypeOf(sink) == reflect.TypeOf(klog.NewKlogr().GetSink()) {
+	if _, done := sink.(filteredSink); done || reflect.TypeOf(sink) == reflect.TypeOf(klog.NewKlogr().GetSink()) {
 		return // what goes through klog itself passes the filter
 	}
 	options := []klog.LoggerOption{klog.ContextualLogger(true)}
 	if text, ok := sink.(textlogger.KlogBufferWriter); ok {
 		options = append(options, klog.WriteKlogBuffer(text.WriteKlogBuffer))
 	}
-	klog.SetLoggerWithOptions(logr.New(bodyless{sink}), options...)
+	klog.SetLoggerWithOptions(logr.New(filteredSink{LogSink: sink, values: withoutBody}), options...)
 }
 
 // filterBodies acts once in a process: klog reads its filter without a lock, and a second manager in a program starts while the first one logs.
@@ -71,35 +71,4 @@ func (bodyFilter) FilterF(format string, args []any) (string, []any) { return fo
 // FilterS implements klog.LogFilter.
 func (bodyFilter) FilterS(message string, keysAndValues []any) (string, []any) {
 	return message, withoutBody(message, keysAndValues)
-}
-
-// bodyless is a sink that gets no bodies.
-type bodyless struct{ logr.LogSink }
-
-var _ logr.CallDepthLogSink = bodyless{}
-
-// Info implements logr.LogSink.
-func (b bodyless) Info(level int, message string, keysAndValues ...any) {
-	sink := b.LogSink
-	if deep, ok := sink.(logr.CallDepthLogSink); ok {
-		sink = deep.WithCallDepth(1)
-	}
-	kept := withoutBody(message, keysAndValues)
-	sink.Info(level, message, kept...)
-}
-
-// WithValues implements logr.LogSink.
-func (b bodyless) WithValues(keysAndValues ...any) logr.LogSink {
-	return bodyless{b.LogSink.WithValues(keysAndValues...)}
-}
-
-// WithName implements logr.LogSink.
-func (b bodyless) WithName(name string) logr.LogSink { return bodyless{b.LogSink.WithName(name)} }
-
-// WithCallDepth implements logr.CallDepthLogSink.
-func (b bodyless) WithCallDepth(depth int) logr.LogSink {
-	if deep, ok := b.LogSink.(logr.CallDepthLogSink); ok {
-		return bodyless{deep.WithCallDepth(depth)}
-	}
-	return b
 }

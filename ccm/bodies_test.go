@@ -13,7 +13,7 @@ import (
 func TestBodiesAreNotLogged(t *testing.T) {
 	var lines bytes.Buffer
 	plain := funcr.New(func(prefix, args string) { lines.WriteString(prefix + args + "\n") }, funcr.Options{Verbosity: 10})
-	log := logr.New(bodyless{plain.GetSink()}).WithName("client").WithValues("a", 1).WithCallDepth(1)
+	log := logr.New(filteredSink{LogSink: plain.GetSink(), values: withoutBody}).WithName("client").WithValues("a", 1).WithCallDepth(1)
 	log.V(8).Info(responseBody, bodyKey, "a secret")
 	log.V(8).Info(requestBody, bodyKey, "")
 	log.Info("Another", bodyKey, "kept")
