@@ -104,7 +104,7 @@ func New(options Options) (*Controller, error) {
 		inventory: options.Inventory, owners: options.Owners,
 		state: newState(), metrics: metrics, traces: traces, known: 2 * options.StatusUpdateFrequency,
 	}
-	watcher := watcher{decide: reconciler.decide, state: reconciler.state, metrics: metrics, traces: traces}
+	watcher := watcher{reconciler: reconciler}
 	controller := &Controller{reconciler: reconciler, inventory: options.Inventory, log: log}
 	if options.oneByOne() {
 		watcher.single = newSingleRefresher(options, reconciler, log)

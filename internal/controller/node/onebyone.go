@@ -27,12 +27,9 @@ import (
 //
 // See ADR 59.
 type singleRefresher struct {
-	pace       pace.Pace
-	reader     client.Reader
-	inventory  *instances.Inventory
-	reconciler *reconciler
-	metrics    *metrics
-	log        logr.Logger
+	*reconciler
+	pace pace.Pace
+	log  logr.Logger
 
 	// failures logs once that nodes cannot be compared.
 	failures kit.FailureLog
@@ -46,8 +43,7 @@ type singleRefresher struct {
 
 func newSingleRefresher(options Options, reconciler *reconciler, log logr.Logger) *singleRefresher {
 	return &singleRefresher{
-		pace:   pace.New(options.StatusUpdateFrequency, options.FullRefreshPeriod),
-		reader: options.Client, inventory: options.Inventory, reconciler: reconciler, metrics: reconciler.metrics, log: log,
+		reconciler: reconciler, pace: pace.New(options.StatusUpdateFrequency, options.FullRefreshPeriod), log: log,
 		histories: map[string]*pace.History{}, failed: map[string]error{},
 	}
 }
@@ -128,7 +124,7 @@ func (r *singleRefresher) turn(ctx context.Context, name string) (node *corev1.N
 		return nil, "", 0
 	case err != nil:
 		return nil, "", r.pace.Shortest
-	case !r.reconciler.refreshes(node):
+	case !r.refreshes(node):
 		return nil, "", 0
 	}
 	r.mu.Lock()
@@ -149,11 +145,11 @@ func (r *singleRefresher) lookUp(ctx context.Context, node *corev1.Node, why pac
 	if ctx.Err() != nil {
 		return // we are being stopped, which is nobody's failure
 	}
-	differs := err == nil && r.reconciler.differs(node, observation)
-	settled := !differs && observation.Status == instances.Found && r.reconciler.decide(node).ProvenBy(observation.Answered)
+	differs := err == nil && r.differs(node, observation)
+	settled := !differs && observation.Status == instances.Found && r.decide(node).ProvenBy(observation.Answered)
 	r.ended(ctx, node, err, settled)
 	if differs {
-		r.reconciler.queue.Add(types.NamespacedName{Name: node.Name}, priorityRefresh)
+		r.queue.Add(types.NamespacedName{Name: node.Name}, priorityRefresh)
 	}
 }
 
@@ -188,11 +184,11 @@ func (r *singleRefresher) appeared(node *corev1.Node) {
 
 // observe takes in a change of a node.
 func (r *singleRefresher) observe(before, after *corev1.Node) {
-	if r == nil || !r.reconciler.refreshes(after) {
+	if r == nil || !r.refreshes(after) {
 		return
 	}
 	now, need := time.Now(), needOf(before, after, r.pace.Shortest)
-	if need == "" && matters(before, after) && r.reconciler.decide(before).Owner == ownership.Foreign {
+	if need == "" && matters(before, after) && r.decide(before).Owner == ownership.Foreign {
 		need = needChanged
 	}
 	switch {
@@ -213,7 +209,7 @@ func (r *singleRefresher) agreed(before, after *corev1.Node) bool {
 	if left, nearer := r.nearer(before, after, instances.Observation{}); nearer && left == 0 {
 		return true
 	}
-	said, known := r.inventory.Peek(after, r.reconciler.known)
+	said, known := r.inventory.Peek(after, r.known)
 	if !known || said.Status != instances.Found {
 		return false
 	}
@@ -223,8 +219,8 @@ func (r *singleRefresher) agreed(before, after *corev1.Node) bool {
 
 // nearer returns how much is left to do about a node by an answer, and whether that is less than before.
 func (r *singleRefresher) nearer(before, after *corev1.Node, said instances.Observation) (left int, nearer bool) {
-	left = r.reconciler.left(after, said)
-	return left, left < r.reconciler.left(before, said)
+	left = r.left(after, said)
+	return left, left < r.left(before, said)
 }
 
 // consider changes what is known of a node, and has its turn considered anew if this process leads.

@@ -53,15 +53,18 @@ func TestARefreshDoesNotWaitForOthers(t *testing.T) {
 			}))
 		}
 		r := &refresher{
-			interval: interval, reader: fixedNodes{nodes: nodes}, inventory: instances.New(instances.Options{Cloud: plugin}), metrics: newMetrics(nil),
-			reconciler: &reconciler{owners: instances.NewOwners(ownership.Rules{ProviderName: "sim"}), state: newState()},
-			log:        logr.Discard(), asked: map[types.UID]bool{}, failed: map[types.UID]error{},
+			interval: interval,
+			reconciler: &reconciler{
+				reader: fixedNodes{nodes: nodes}, inventory: instances.New(instances.Options{Cloud: plugin}), metrics: newMetrics(nil),
+				owners: instances.NewOwners(ownership.Rules{ProviderName: "sim"}), state: newState(),
+			},
+			log: logr.Discard(), asked: map[types.UID]bool{}, failed: map[types.UID]error{},
 		}
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer q.ShutDown()
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		_ = r.reconciler.queue.Capture(ctx, q)
+		_ = r.queue.Capture(ctx, q)
 		running.Go(func() { r.run(ctx) })
 		time.Sleep(time.Hour + interval/2)
 		if got := q.Len(); got != 0 {

@@ -92,10 +92,8 @@ func newRig(t *testing.T) *rig {
 	r.refresher = newSingleRefresher(Options{
 		StatusUpdateFrequency: DefaultStatusUpdateFrequency, FullRefreshPeriod: DefaultFullRefreshPeriod, Inventory: inventory,
 	}, reconciler, logr.Discard())
-	r.refresher.reader = r
-	r.watcher = watcher{
-		decide: reconciler.decide, state: reconciler.state, metrics: reconciler.metrics, traces: reconciler.traces, single: r.refresher,
-	}
+	reconciler.reader = r
+	r.watcher = watcher{reconciler: reconciler, single: r.refresher}
 	r.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	t.Cleanup(r.queue.ShutDown)
 	return r
@@ -105,7 +103,7 @@ func newRig(t *testing.T) *rig {
 func (r *rig) lead() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	_ = r.refresher.reconciler.queue.Capture(ctx, r.queue)
+	_ = r.refresher.queue.Capture(ctx, r.queue)
 	running.Go(func() { r.refresher.run(ctx) })
 	r.t.Cleanup(func() { cancel(); running.Wait() })
 }

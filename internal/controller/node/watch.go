@@ -34,10 +34,7 @@ const (
 
 // watcher turns the watch of nodes into work.
 type watcher struct {
-	decide  func(*corev1.Node) ownership.Decision
-	state   *state
-	metrics *metrics
-	traces  *traces
+	*reconciler
 	// single takes in what happens to initialized nodes. Nil: all of them are compared with the cloud at once.
 	single *singleRefresher
 }
@@ -57,9 +54,8 @@ func (w watcher) handler() handler.TypedEventHandler[*corev1.Node, reconcile.Req
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Node], _ kit.Queue) {
-			w.state.forget(e.Object.Name)
+			w.forget(e.Object.Name, "the node was deleted")
 			w.single.forget(e.Object.Name)
-			w.traces.forget(e.Object.Name, "the node was deleted")
 			w.metrics.count(e.Object.Name, false)
 		},
 	}
@@ -102,12 +98,9 @@ func matters(before, after *corev1.Node) bool {
 // itself, and what it queues is behind every new node. It is for plugins that can be asked for all nodes at once; others have a
 // singleRefresher, unless an operator wants each node asked for in each interval.
 type refresher struct {
-	interval   time.Duration
-	reader     client.Reader
-	inventory  *instances.Inventory
-	reconciler *reconciler
-	metrics    *metrics
-	log        logr.Logger
+	*reconciler
+	interval time.Duration
+	log      logr.Logger
 
 	// failures logs once that nodes cannot be compared.
 	failures kit.FailureLog
@@ -119,8 +112,7 @@ type refresher struct {
 
 func newRefresher(options Options, reconciler *reconciler, log logr.Logger) *refresher {
 	return &refresher{
-		interval: options.StatusUpdateFrequency, reader: options.Client, inventory: options.Inventory,
-		reconciler: reconciler, metrics: reconciler.metrics, log: log,
+		reconciler: reconciler, interval: options.StatusUpdateFrequency, log: log,
 		asked: map[types.UID]bool{}, failed: map[types.UID]error{},
 	}
 }
@@ -162,8 +154,8 @@ func (r *refresher) pass(ctx context.Context, passes *sync.WaitGroup) {
 			switch {
 			case err != nil:
 				r.metrics.refreshFailures.Inc()
-			case r.reconciler.differs(node, observation):
-				r.reconciler.queue.Add(types.NamespacedName{Name: node.Name}, priorityRefresh)
+			case r.differs(node, observation):
+				r.queue.Add(types.NamespacedName{Name: node.Name}, priorityRefresh)
 			}
 		})
 		r.metrics.refreshDuration.Observe(time.Since(start).Seconds())
@@ -179,7 +171,7 @@ func (r *refresher) open(all []corev1.Node) (nodes []*corev1.Node) {
 	r.failed = map[types.UID]error{}
 	for i := range all {
 		node := &all[i]
-		if !r.reconciler.refreshes(node) {
+		if !r.refreshes(node) {
 			continue
 		}
 		if err := failed[node.UID]; err != nil {
