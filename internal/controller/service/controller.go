@@ -98,11 +98,8 @@ type Options struct {
 type Controller struct {
 	options Options
 	*kit.Controller
-	reconciler *reconciler
-	targets    *targets
-	states     *states
-	metrics    *metrics
-	enqueuer   *kit.Enqueuer
+	*reconciler
+	enqueuer *kit.Enqueuer
 	// orphans deletes the load balancers of Services that do not exist.
 	orphans *orphanDeleter
 	// orphanMetrics count what belongs to no Service and no node.
@@ -127,13 +124,13 @@ func New(options Options) (*Controller, error) {
 		tellsApart: provider.CapabilitiesOf(options.Cloud).ListLoadBalancers != nil,
 	}
 	c := &Controller{
-		options: options, reconciler: reconciler, targets: targets, states: states, metrics: metrics, enqueuer: &kit.Enqueuer{},
+		options: options, reconciler: reconciler, enqueuer: &kit.Enqueuer{},
 		orphanMetrics: orphancheck.NewMetrics(options.Registerer),
 	}
 	reconciler.pools = newPools(options.Writes, options.shared, c.admit)
 	c.orphans = newOrphanDeleter(reconciler.pools.services, options.Recorder)
 	registerCounts(options.Registerer, states, reconciler.pools)
-	watcher := watcher{classes: options.Classes, states: states, targets: targets}
+	watcher := watcher{reconciler}
 	var err error
 	c.Controller, err = kit.NewController(Name, kit.ControllerOptions{
 		Reconciler: reconciler, Workers: workersFor(reconciler.pools.places()), Logger: options.Logger,
@@ -206,10 +203,9 @@ func (c *Controller) Start(ctx context.Context) error {
 
 func (c *Controller) newDriftCheck(applier *applier) *driftCheck {
 	return &driftCheck{
+		reconciler: c.reconciler, enqueue: c.enqueuer.Add,
 		list:   provider.CapabilitiesOf(c.options.Cloud).ListLoadBalancers,
 		period: c.options.DriftCheckPeriod, calls: c.options.DriftCheckCalls, absence: c.options.AbsenceTime,
-		reader: c.options.Client, recorder: c.options.Recorder, applier: applier, targets: c.targets, states: c.states, metrics: c.metrics,
-		classes: c.options.Classes, enqueue: c.enqueuer.Add,
 		orphans: &orphancheck.LoadBalancers{
 			Cached: c.options.Client, Live: c.options.LiveReader, ClusterUID: applier.clusterUID, Made: c.states.madeFor,
 			Delete: func(ctx context.Context, service *corev1.Service, attempt orphancheck.Attempt) (bool, error) {
@@ -260,11 +256,7 @@ func (c *Controller) retarget(ctx context.Context) {
 }
 
 // watcher turns the watches of Services and nodes into work.
-type watcher struct {
-	classes Classes
-	states  *states
-	targets *targets
-}
+type watcher struct{ *reconciler }
 
 // services queues what concerns us: Services that shall have or lose a load balancer, and every change of what it follows.
 func (w watcher) services() handler.TypedEventHandler[*corev1.Service, reconcile.Request] {

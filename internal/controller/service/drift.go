@@ -11,8 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/record"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
@@ -40,6 +38,7 @@ const driftGone = "it is gone from the cloud"
 // driftCheck compares load balancers with the cloud: what was made there may have been changed or deleted behind our back. It
 // repairs nothing itself but queues what differs, behind everything that somebody waits for.
 type driftCheck struct {
+	*reconciler
 	// list lists the load balancers of the cluster. Nil: the cloud cannot, and is asked for one after the other.
 	list func(context.Context, string) ([]provider.LoadBalancer, error)
 	// period is how long a comparison of all takes or waits; calls bounds how many calls a minute it costs without list.
@@ -47,15 +46,7 @@ type driftCheck struct {
 	calls  int
 	// absence is over what time the cloud must have denied a load balancer.
 	absence time.Duration
-	reader  client.Reader
-	// recorder records events on Services.
-	recorder record.EventRecorder
-	classes  Classes
-	applier  *applier
-	targets  *targets
-	states   *states
-	metrics  *metrics
-	enqueue  func(types.NamespacedName, int)
+	enqueue func(types.NamespacedName, int)
 	// orphans looks for what belongs to no Service.
 	orphans *orphancheck.LoadBalancers
 	// listedAt is when the load balancers were listed last, lookedAt when there was time for a look at a single one, and missing are those
@@ -242,7 +233,7 @@ func (d *driftCheck) denied(ctx context.Context, key types.NamespacedName, known
 	case row.proven(d.absence, time.Now()):
 		d.decide(ctx, key, now, []string{driftGone})
 	case row.isNews():
-		notFound(ctx, d.recorder, known.made.service)
+		notFound(ctx, d.events.recorder, known.made.service)
 		d.enqueue(key, priorityRepair)
 	}
 }
@@ -369,7 +360,7 @@ func (d *driftCheck) decide(ctx context.Context, key types.NamespacedName, known
 		d.metrics.drifts.WithLabelValues("changed").Inc()
 		d.enqueue(key, priorityRepair)
 	case len(differ) > 0 && known.repairs == maxRepairs:
-		stillDiffers(ctx, d.recorder, known.made.service, differ, gone)
+		stillDiffers(ctx, d.events.recorder, known.made.service, differ, gone)
 	}
 }
 

@@ -68,13 +68,13 @@ func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 	e.core = &Controller{
 		options: Options{Cloud: e.cloud, DriftCheckPeriod: -1, DriftCheckCalls: DefaultDriftCheckCalls, AbsenceTime: DefaultAbsenceTime, Client: e.cluster,
 			Classes: Classes{Default: true}, Recorder: e.events},
-		reconciler: reconciler, targets: targets, states: states, metrics: metrics, enqueuer: &kit.Enqueuer{},
+		reconciler: reconciler, enqueuer: &kit.Enqueuer{},
 		orphanMetrics: orphancheck.NewMetrics(nil),
 	}
 	_ = e.core.enqueuer.Capture(context.Background(), e.queue)
 	reconciler.pools = newPools(writes, false, e.core.admit)
 	e.core.orphans = newOrphanDeleter(reconciler.pools.services, e.events)
-	e.watcher = watcher{classes: reconciler.classes, states: states, targets: targets}
+	e.watcher = watcher{reconciler}
 	e.run(workersFor(reconciler.pools.places()))
 	return e
 }
