@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit/jsonpatch"
@@ -94,13 +95,7 @@ func planFor(node *corev1.Node, want desired, ours map[string]bool) plan {
 
 // sameAddresses reports whether two lists hold the same addresses, the first ones in the same order.
 func sameAddresses(has, want []corev1.NodeAddress, leading int) bool {
-	if len(has) != len(want) || !slices.Equal(has[:leading], want[:leading]) {
-		return false
-	}
-	order := func(a, b corev1.NodeAddress) int {
-		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Address, b.Address))
-	}
-	return slices.Equal(slices.SortedFunc(slices.Values(has), order), slices.SortedFunc(slices.Values(want), order))
+	return len(has) == len(want) && slices.Equal(has[:leading], want[:leading]) && sets.New(has...).Equal(sets.New(want...))
 }
 
 // addAbsent adds the provider's labels that a node lacks. It returns the keys that others use with other values, sorted.

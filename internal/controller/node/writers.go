@@ -52,7 +52,7 @@ func writtenBy(entries []metav1.ManagedFieldsEntry, label string, managers map[s
 	field, written := fieldpath.MakePathOrDie("metadata", "labels", label), false
 	for _, entry := range entries {
 		switch {
-		case !sets(entry, field):
+		case !hasField(entry, field):
 		case !managers[entry.Manager]:
 			return false
 		default:
@@ -62,8 +62,8 @@ func writtenBy(entries []metav1.ManagedFieldsEntry, label string, managers map[s
 	return written
 }
 
-// sets reports whether an entry of the managed fields has a field.
-func sets(entry metav1.ManagedFieldsEntry, field fieldpath.Path) bool {
+// hasField reports whether an entry of the managed fields has a field.
+func hasField(entry metav1.ManagedFieldsEntry, field fieldpath.Path) bool {
 	var fields fieldpath.Set
 	return entry.FieldsV1 != nil && fields.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())) == nil && fields.Has(field)
 }

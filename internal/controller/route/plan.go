@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/internal/prefixes"
@@ -297,10 +298,7 @@ func (w want) unfit(route *cloudprovider.Route) string {
 
 // sameAddresses compares without regard to order.
 func sameAddresses(a, b []corev1.NodeAddress) bool {
-	order := func(x, y corev1.NodeAddress) int {
-		return cmp.Or(cmp.Compare(x.Type, y.Type), cmp.Compare(x.Address, y.Address))
-	}
-	return slices.Equal(slices.SortedFunc(slices.Values(a), order), slices.SortedFunc(slices.Values(b), order))
+	return len(a) == len(b) && sets.New(a...).Equal(sets.New(b...))
 }
 
 // replaceable returns the route that makes way for a want: first one that still delivers, if only to an old address of the
