@@ -97,7 +97,7 @@ func (a *applier) runAll(ctx context.Context, actions []action, onEnded func(con
 			a.state.begin(action)
 		}
 		wait := time.Duration(0)
-		if a.change == nil && a.state.failedBefore(batch) {
+		if a.change == nil && slices.ContainsFunc(batch, func(one action) bool { return a.state.get(one).failures > 0 }) {
 			again++
 			wait = again * spacing
 		}
@@ -160,7 +160,7 @@ func (a *applier) perform(ctx context.Context, batch []action) []error {
 		switch {
 		case errs[i] == nil:
 			log.FromContext(ctx).Info(changed[action.kind], action.keys("took", took)...)
-			if before := a.state.acceptedBefore(action); before > 0 { // maxLag ago
+			if before := a.state.get(action).accepted; before > 0 { // maxLag ago
 				a.events.failed(action, fmt.Errorf("the cloud has accepted it %d times, but does not list it as a route by this node; "+
 					"does the provider name the targets of routes as the nodes are named?", before+1))
 			}
@@ -258,7 +258,7 @@ func (a *applier) batches(actions []action) [][]action {
 	open := map[int]int{} // by the size of a batch, which one still takes some
 	for _, action := range actions {
 		most := size
-		for range a.state.batchFailures(action) {
+		for range a.state.get(action).together {
 			most = max(most/batchShrink, 1)
 		}
 		at, found := open[most]

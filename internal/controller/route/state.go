@@ -278,14 +278,14 @@ func (a *attempt) fresh(now time.Time) bool {
 	return a != nil && !a.done.IsZero() && now.Sub(a.done) < maxLag
 }
 
-// acceptedBefore returns how many times in a row an operation was done that the list of routes still asks for.
-func (s *state) acceptedBefore(a action) int {
+// get returns a copy of what is remembered of an operation, the zero value for nothing.
+func (s *state) get(a action) attempt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known := s.attempts[a.operation()]; known != nil {
-		return known.accepted
+		return *known
 	}
-	return 0
+	return attempt{}
 }
 
 // begin notes that an operation is under way.
@@ -325,26 +325,6 @@ func (s *state) end(a action, err error, now time.Time) (late bool) {
 		known.together++
 	}
 	return known.abandoned
-}
-
-// failedBefore reports whether the last try of one of the operations failed.
-func (s *state) failedBefore(batch []action) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.ContainsFunc(batch, func(a action) bool {
-		known := s.attempts[a.operation()]
-		return known != nil && known.failures > 0
-	})
-}
-
-// batchFailures returns how many times in a row an operation failed because the call failed that it shared with others.
-func (s *state) batchFailures(a action) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if known := s.attempts[a.operation()]; known != nil {
-		return known.together
-	}
-	return 0
 }
 
 // abandon marks those of the actions that are still under way, and returns how many they are.
