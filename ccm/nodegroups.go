@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/mooring-ccm/mooring/internal/autoscaler"
-	"github.com/mooring-ccm/mooring/internal/autoscaler/deletion"
-	"github.com/mooring-ccm/mooring/internal/controller/nodegroups"
+	"github.com/mooring-ccm/mooring/extensions/autoscaler"
+	"github.com/mooring-ccm/mooring/extensions/autoscaler/deletion"
+	"github.com/mooring-ccm/mooring/extensions/nodegroups"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"

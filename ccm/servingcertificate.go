@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/mooring-ccm/mooring/internal/controller/servingcertificate"
+	"github.com/mooring-ccm/mooring/extensions/servingcertificate"
 )
 
 // servingCertificateFlags are the values of the controller's flags.

@@ -60,7 +60,7 @@ func TestLogsHaveOneVocabulary(t *testing.T) {
 		t.Fatal(err)
 	}
 	documented, used := firstColumn(string(text)), map[string]string{}
-	parsed(t, []string{"internal", "ccm", "providers"}, func(files *token.FileSet, file *ast.File) {
+	parsed(t, []string{"internal", "ccm", "extensions", "providers"}, func(files *token.FileSet, file *ast.File) {
 		logKeys(file, func(key string, at token.Pos) {
 			where := files.Position(at).String()
 			switch {

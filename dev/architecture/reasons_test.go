@@ -20,8 +20,8 @@ var eventSenders = map[string][]string{
 	"Node lifecycle controller": {"internal/controller/nodelifecycle"},
 	"Route controller":          {"internal/controller/route"},
 	"Service controller":        {"internal/controller/service"},
-	"Serving certificates":      {"internal/controller/servingcertificate"},
-	"Node groups":               {"internal/controller/nodegroups"},
+	"Serving certificates":      {"extensions/servingcertificate"},
+	"Node groups":               {"extensions/nodegroups"},
 	"Cloud config":              {"internal/names/cloudconfig.go"},
 	"Bare metal: addresses":     {"providers/metal/ipam", "providers/metal/ipam/pool"},
 	"Bare metal: announcement":  {"providers/metal/announce"},
@@ -77,7 +77,7 @@ func TestReasonsOfEventsAreConstants(t *testing.T) {
 			known = append(known, filepath.Join(root, folder))
 		}
 	}
-	parsed(t, []string{"internal", "ccm", "providers"}, func(files *token.FileSet, file *ast.File) {
+	parsed(t, []string{"internal", "ccm", "extensions", "providers"}, func(files *token.FileSet, file *ast.File) {
 		literalReasons(file, func(reason string, at token.Pos) {
 			t.Errorf("%s: the reason %q of an event is no constant", files.Position(at), reason)
 		})

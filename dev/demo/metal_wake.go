@@ -19,7 +19,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/bmc/redfishsim"
 	"github.com/mooring-ccm/mooring/dev/netlab"
-	"github.com/mooring-ccm/mooring/internal/autoscaler/externalgrpc"
+	"github.com/mooring-ccm/mooring/extensions/autoscaler/externalgrpc"
 )
 
 const (

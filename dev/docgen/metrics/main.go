@@ -54,7 +54,7 @@ func complete(metrics reader, root string, groups []group) error {
 		}
 	}
 	var errs []error
-	for _, folder := range []string{"internal", "providers"} {
+	for _, folder := range []string{"internal", "extensions", "providers"} {
 		found, err := metrics.declaredIn(root, folder)
 		if err != nil {
 			return err

@@ -15,7 +15,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
-	"github.com/mooring-ccm/mooring/internal/autoscaler/externalgrpc"
+	"github.com/mooring-ccm/mooring/extensions/autoscaler/externalgrpc"
 	"github.com/mooring-ccm/mooring/providers/sim"
 )
 

@@ -19,7 +19,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
-	"github.com/mooring-ccm/mooring/internal/autoscaler/externalgrpc"
+	"github.com/mooring-ccm/mooring/extensions/autoscaler/externalgrpc"
 )
 
 // driver plays the Cluster Autoscaler: what it calls, in which order, and what it makes of an error. It is written by the source of the autoscaler at

@@ -18,7 +18,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
-	"github.com/mooring-ccm/mooring/internal/autoscaler/externalgrpc"
+	"github.com/mooring-ccm/mooring/extensions/autoscaler/externalgrpc"
 )
 
 // TestRefusals asks for what may not be. Each is refused for its reason, and nothing is deleted or written on any node.

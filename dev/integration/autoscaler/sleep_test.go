@@ -16,8 +16,8 @@ import (
 	"github.com/mooring-ccm/mooring/dev/bmc/redfishsim"
 	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
-	"github.com/mooring-ccm/mooring/internal/autoscaler/deletion"
-	"github.com/mooring-ccm/mooring/internal/autoscaler/externalgrpc"
+	"github.com/mooring-ccm/mooring/extensions/autoscaler/deletion"
+	"github.com/mooring-ccm/mooring/extensions/autoscaler/externalgrpc"
 )
 
 const running = externalgrpc.InstanceStatus_instanceRunning

@@ -17,7 +17,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
 	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
-	"github.com/mooring-ccm/mooring/internal/controller/servingcertificate"
+	"github.com/mooring-ccm/mooring/extensions/servingcertificate"
 )
 
 type cloudMetadata = cloudprovider.InstanceMetadata

@@ -9,7 +9,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/requesttest"
-	"github.com/mooring-ccm/mooring/internal/controller/servingcertificate"
+	"github.com/mooring-ccm/mooring/extensions/servingcertificate"
 )
 
 // TestForgedRequests makes every forged request through the API. None is signed: the API server does not take it, or it is denied with a

@@ -3,4 +3,4 @@
 // The .proto file is ours, by the facts of the autoscaler's: names, numbers and types. See ADR 63.
 package externalgrpc
 
-//go:generate go -C ../../../dev/tools/protocol run . internal/autoscaler/externalgrpc/externalgrpc.proto
+//go:generate go -C ../../../dev/tools/protocol run . extensions/autoscaler/externalgrpc/externalgrpc.proto

@@ -7,7 +7,7 @@
 // versions:
 // - protoc-gen-go-grpc v1.6.2
 // - protoc             (unknown)
-// source: internal/autoscaler/externalgrpc/externalgrpc.proto
+// source: extensions/autoscaler/externalgrpc/externalgrpc.proto
 
 package externalgrpc
 
@@ -689,5 +689,5 @@ var CloudProvider_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
-	Metadata: "internal/autoscaler/externalgrpc/externalgrpc.proto",
+	Metadata: "extensions/autoscaler/externalgrpc/externalgrpc.proto",
 }

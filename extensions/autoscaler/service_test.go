@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/mooring-ccm/mooring/internal/autoscaler/deletion"
-	"github.com/mooring-ccm/mooring/internal/autoscaler/externalgrpc"
+	"github.com/mooring-ccm/mooring/extensions/autoscaler/deletion"
+	"github.com/mooring-ccm/mooring/extensions/autoscaler/externalgrpc"
 	"github.com/mooring-ccm/mooring/provider"
 )
 

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/mooring-ccm/mooring/internal/autoscaler/deletion"
+	"github.com/mooring-ccm/mooring/extensions/autoscaler/deletion"
 )
 
 // lag is for how long an intent counts that was just written and that the cache of nodes may not show yet.

@@ -31,7 +31,7 @@ func TestPublicDescriptor(t *testing.T) {
 			want = append(want, line)
 		}
 	}
-	got := table(File_internal_autoscaler_externalgrpc_externalgrpc_proto)
+	got := table(File_extensions_autoscaler_externalgrpc_externalgrpc_proto)
 	slices.Sort(want)
 	slices.Sort(got)
 	if len(want) < 100 {
@@ -159,7 +159,7 @@ func join(parts ...[]byte) []byte { return slices.Concat(parts...) }
 
 // TestGenerated looks that the generated code is what the .proto file says.
 func TestGenerated(t *testing.T) {
-	command := exec.CommandContext(t.Context(), "go", "-C", "../../../dev/tools/protocol", "run", ".", "--check", "internal/autoscaler/externalgrpc/externalgrpc.proto")
+	command := exec.CommandContext(t.Context(), "go", "-C", "../../../dev/tools/protocol", "run", ".", "--check", "extensions/autoscaler/externalgrpc/externalgrpc.proto")
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := command.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, output)

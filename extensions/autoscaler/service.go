@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/mooring-ccm/mooring/internal/autoscaler/externalgrpc"
+	"github.com/mooring-ccm/mooring/extensions/autoscaler/externalgrpc"
 	"github.com/mooring-ccm/mooring/provider"
 )
 

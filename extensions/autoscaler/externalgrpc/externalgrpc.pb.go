@@ -7,7 +7,7 @@
 // versions:
 // 	protoc-gen-go v1.36.11-devel
 // 	protoc        (unknown)
-// source: internal/autoscaler/externalgrpc/externalgrpc.proto
+// source: extensions/autoscaler/externalgrpc/externalgrpc.proto
 
 package externalgrpc
 
@@ -67,11 +67,11 @@ func (x InstanceStatus_InstanceState) String() string {
 }
 
 func (InstanceStatus_InstanceState) Descriptor() protoreflect.EnumDescriptor {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_enumTypes[0].Descriptor()
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_enumTypes[0].Descriptor()
 }
 
 func (InstanceStatus_InstanceState) Type() protoreflect.EnumType {
-	return &file_internal_autoscaler_externalgrpc_externalgrpc_proto_enumTypes[0]
+	return &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_enumTypes[0]
 }
 
 func (x InstanceStatus_InstanceState) Number() protoreflect.EnumNumber {
@@ -80,7 +80,7 @@ func (x InstanceStatus_InstanceState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use InstanceStatus_InstanceState.Descriptor instead.
 func (InstanceStatus_InstanceState) EnumDescriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{29, 0}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{29, 0}
 }
 
 // NodeGroup is a set of nodes that are alike.
@@ -100,7 +100,7 @@ type NodeGroup struct {
 
 func (x *NodeGroup) Reset() {
 	*x = NodeGroup{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[0]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -112,7 +112,7 @@ func (x *NodeGroup) String() string {
 func (*NodeGroup) ProtoMessage() {}
 
 func (x *NodeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[0]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -125,7 +125,7 @@ func (x *NodeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeGroup.ProtoReflect.Descriptor instead.
 func (*NodeGroup) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{0}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *NodeGroup) GetId() string {
@@ -174,7 +174,7 @@ type ExternalGrpcNode struct {
 
 func (x *ExternalGrpcNode) Reset() {
 	*x = ExternalGrpcNode{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[1]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -186,7 +186,7 @@ func (x *ExternalGrpcNode) String() string {
 func (*ExternalGrpcNode) ProtoMessage() {}
 
 func (x *ExternalGrpcNode) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[1]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -199,7 +199,7 @@ func (x *ExternalGrpcNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExternalGrpcNode.ProtoReflect.Descriptor instead.
 func (*ExternalGrpcNode) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{1}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *ExternalGrpcNode) GetProviderID() string {
@@ -238,7 +238,7 @@ type NodeGroupsRequest struct {
 
 func (x *NodeGroupsRequest) Reset() {
 	*x = NodeGroupsRequest{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[2]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -250,7 +250,7 @@ func (x *NodeGroupsRequest) String() string {
 func (*NodeGroupsRequest) ProtoMessage() {}
 
 func (x *NodeGroupsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[2]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -263,7 +263,7 @@ func (x *NodeGroupsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeGroupsRequest.ProtoReflect.Descriptor instead.
 func (*NodeGroupsRequest) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{2}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{2}
 }
 
 type NodeGroupsResponse struct {
@@ -275,7 +275,7 @@ type NodeGroupsResponse struct {
 
 func (x *NodeGroupsResponse) Reset() {
 	*x = NodeGroupsResponse{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[3]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -287,7 +287,7 @@ func (x *NodeGroupsResponse) String() string {
 func (*NodeGroupsResponse) ProtoMessage() {}
 
 func (x *NodeGroupsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[3]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -300,7 +300,7 @@ func (x *NodeGroupsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeGroupsResponse.ProtoReflect.Descriptor instead.
 func (*NodeGroupsResponse) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{3}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *NodeGroupsResponse) GetNodeGroups() []*NodeGroup {
@@ -319,7 +319,7 @@ type NodeGroupForNodeRequest struct {
 
 func (x *NodeGroupForNodeRequest) Reset() {
 	*x = NodeGroupForNodeRequest{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[4]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -331,7 +331,7 @@ func (x *NodeGroupForNodeRequest) String() string {
 func (*NodeGroupForNodeRequest) ProtoMessage() {}
 
 func (x *NodeGroupForNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[4]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -344,7 +344,7 @@ func (x *NodeGroupForNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeGroupForNodeRequest.ProtoReflect.Descriptor instead.
 func (*NodeGroupForNodeRequest) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{4}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *NodeGroupForNodeRequest) GetNode() *ExternalGrpcNode {
@@ -364,7 +364,7 @@ type NodeGroupForNodeResponse struct {
 
 func (x *NodeGroupForNodeResponse) Reset() {
 	*x = NodeGroupForNodeResponse{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[5]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -376,7 +376,7 @@ func (x *NodeGroupForNodeResponse) String() string {
 func (*NodeGroupForNodeResponse) ProtoMessage() {}
 
 func (x *NodeGroupForNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[5]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -389,7 +389,7 @@ func (x *NodeGroupForNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeGroupForNodeResponse.ProtoReflect.Descriptor instead.
 func (*NodeGroupForNodeResponse) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{5}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *NodeGroupForNodeResponse) GetNodeGroup() *NodeGroup {
@@ -410,7 +410,7 @@ type PricingNodePriceRequest struct {
 
 func (x *PricingNodePriceRequest) Reset() {
 	*x = PricingNodePriceRequest{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[6]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -422,7 +422,7 @@ func (x *PricingNodePriceRequest) String() string {
 func (*PricingNodePriceRequest) ProtoMessage() {}
 
 func (x *PricingNodePriceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[6]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -435,7 +435,7 @@ func (x *PricingNodePriceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PricingNodePriceRequest.ProtoReflect.Descriptor instead.
 func (*PricingNodePriceRequest) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{6}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PricingNodePriceRequest) GetNode() *ExternalGrpcNode {
@@ -468,7 +468,7 @@ type PricingNodePriceResponse struct {
 
 func (x *PricingNodePriceResponse) Reset() {
 	*x = PricingNodePriceResponse{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[7]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -480,7 +480,7 @@ func (x *PricingNodePriceResponse) String() string {
 func (*PricingNodePriceResponse) ProtoMessage() {}
 
 func (x *PricingNodePriceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[7]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -493,7 +493,7 @@ func (x *PricingNodePriceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PricingNodePriceResponse.ProtoReflect.Descriptor instead.
 func (*PricingNodePriceResponse) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{7}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PricingNodePriceResponse) GetPrice() float64 {
@@ -515,7 +515,7 @@ type PricingPodPriceRequest struct {
 
 func (x *PricingPodPriceRequest) Reset() {
 	*x = PricingPodPriceRequest{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[8]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -527,7 +527,7 @@ func (x *PricingPodPriceRequest) String() string {
 func (*PricingPodPriceRequest) ProtoMessage() {}
 
 func (x *PricingPodPriceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[8]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -540,7 +540,7 @@ func (x *PricingPodPriceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PricingPodPriceRequest.ProtoReflect.Descriptor instead.
 func (*PricingPodPriceRequest) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{8}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PricingPodPriceRequest) GetPodBytes() []byte {
@@ -573,7 +573,7 @@ type PricingPodPriceResponse struct {
 
 func (x *PricingPodPriceResponse) Reset() {
 	*x = PricingPodPriceResponse{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[9]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -585,7 +585,7 @@ func (x *PricingPodPriceResponse) String() string {
 func (*PricingPodPriceResponse) ProtoMessage() {}
 
 func (x *PricingPodPriceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[9]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -598,7 +598,7 @@ func (x *PricingPodPriceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PricingPodPriceResponse.ProtoReflect.Descriptor instead.
 func (*PricingPodPriceResponse) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{9}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PricingPodPriceResponse) GetPrice() float64 {
@@ -616,7 +616,7 @@ type GPULabelRequest struct {
 
 func (x *GPULabelRequest) Reset() {
 	*x = GPULabelRequest{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[10]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -628,7 +628,7 @@ func (x *GPULabelRequest) String() string {
 func (*GPULabelRequest) ProtoMessage() {}
 
 func (x *GPULabelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[10]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -641,7 +641,7 @@ func (x *GPULabelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPULabelRequest.ProtoReflect.Descriptor instead.
 func (*GPULabelRequest) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{10}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{10}
 }
 
 type GPULabelResponse struct {
@@ -653,7 +653,7 @@ type GPULabelResponse struct {
 
 func (x *GPULabelResponse) Reset() {
 	*x = GPULabelResponse{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[11]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -665,7 +665,7 @@ func (x *GPULabelResponse) String() string {
 func (*GPULabelResponse) ProtoMessage() {}
 
 func (x *GPULabelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[11]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -678,7 +678,7 @@ func (x *GPULabelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPULabelResponse.ProtoReflect.Descriptor instead.
 func (*GPULabelResponse) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{11}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GPULabelResponse) GetLabel() string {
@@ -696,7 +696,7 @@ type GetAvailableGPUTypesRequest struct {
 
 func (x *GetAvailableGPUTypesRequest) Reset() {
 	*x = GetAvailableGPUTypesRequest{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[12]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -708,7 +708,7 @@ func (x *GetAvailableGPUTypesRequest) String() string {
 func (*GetAvailableGPUTypesRequest) ProtoMessage() {}
 
 func (x *GetAvailableGPUTypesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[12]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -721,7 +721,7 @@ func (x *GetAvailableGPUTypesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAvailableGPUTypesRequest.ProtoReflect.Descriptor instead.
 func (*GetAvailableGPUTypesRequest) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{12}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{12}
 }
 
 type GetAvailableGPUTypesResponse struct {
@@ -733,7 +733,7 @@ type GetAvailableGPUTypesResponse struct {
 
 func (x *GetAvailableGPUTypesResponse) Reset() {
 	*x = GetAvailableGPUTypesResponse{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[13]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -745,7 +745,7 @@ func (x *GetAvailableGPUTypesResponse) String() string {
 func (*GetAvailableGPUTypesResponse) ProtoMessage() {}
 
 func (x *GetAvailableGPUTypesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[13]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -758,7 +758,7 @@ func (x *GetAvailableGPUTypesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAvailableGPUTypesResponse.ProtoReflect.Descriptor instead.
 func (*GetAvailableGPUTypesResponse) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{13}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetAvailableGPUTypesResponse) GetGpuTypes() map[string]*anypb.Any {
@@ -776,7 +776,7 @@ type CleanupRequest struct {
 
 func (x *CleanupRequest) Reset() {
 	*x = CleanupRequest{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[14]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -788,7 +788,7 @@ func (x *CleanupRequest) String() string {
 func (*CleanupRequest) ProtoMessage() {}
 
 func (x *CleanupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[14]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -801,7 +801,7 @@ func (x *CleanupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanupRequest.ProtoReflect.Descriptor instead.
 func (*CleanupRequest) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{14}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{14}
 }
 
 type CleanupResponse struct {
@@ -812,7 +812,7 @@ type CleanupResponse struct {
 
 func (x *CleanupResponse) Reset() {
 	*x = CleanupResponse{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[15]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -824,7 +824,7 @@ func (x *CleanupResponse) String() string {
 func (*CleanupResponse) ProtoMessage() {}
 
 func (x *CleanupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[15]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -837,7 +837,7 @@ func (x *CleanupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanupResponse.ProtoReflect.Descriptor instead.
 func (*CleanupResponse) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{15}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{15}
 }
 
 type RefreshRequest struct {
@@ -848,7 +848,7 @@ type RefreshRequest struct {
 
 func (x *RefreshRequest) Reset() {
 	*x = RefreshRequest{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[16]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -860,7 +860,7 @@ func (x *RefreshRequest) String() string {
 func (*RefreshRequest) ProtoMessage() {}
 
 func (x *RefreshRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[16]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -873,7 +873,7 @@ func (x *RefreshRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshRequest.ProtoReflect.Descriptor instead.
 func (*RefreshRequest) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{16}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{16}
 }
 
 type RefreshResponse struct {
@@ -884,7 +884,7 @@ type RefreshResponse struct {
 
 func (x *RefreshResponse) Reset() {
 	*x = RefreshResponse{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[17]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -896,7 +896,7 @@ func (x *RefreshResponse) String() string {
 func (*RefreshResponse) ProtoMessage() {}
 
 func (x *RefreshResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[17]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -909,7 +909,7 @@ func (x *RefreshResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshResponse.ProtoReflect.Descriptor instead.
 func (*RefreshResponse) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{17}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{17}
 }
 
 type NodeGroupTargetSizeRequest struct {
@@ -921,7 +921,7 @@ type NodeGroupTargetSizeRequest struct {
 
 func (x *NodeGroupTargetSizeRequest) Reset() {
 	*x = NodeGroupTargetSizeRequest{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[18]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -933,7 +933,7 @@ func (x *NodeGroupTargetSizeRequest) String() string {
 func (*NodeGroupTargetSizeRequest) ProtoMessage() {}
 
 func (x *NodeGroupTargetSizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[18]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -946,7 +946,7 @@ func (x *NodeGroupTargetSizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeGroupTargetSizeRequest.ProtoReflect.Descriptor instead.
 func (*NodeGroupTargetSizeRequest) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{18}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *NodeGroupTargetSizeRequest) GetId() string {
@@ -965,7 +965,7 @@ type NodeGroupTargetSizeResponse struct {
 
 func (x *NodeGroupTargetSizeResponse) Reset() {
 	*x = NodeGroupTargetSizeResponse{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[19]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -977,7 +977,7 @@ func (x *NodeGroupTargetSizeResponse) String() string {
 func (*NodeGroupTargetSizeResponse) ProtoMessage() {}
 
 func (x *NodeGroupTargetSizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[19]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -990,7 +990,7 @@ func (x *NodeGroupTargetSizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeGroupTargetSizeResponse.ProtoReflect.Descriptor instead.
 func (*NodeGroupTargetSizeResponse) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{19}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *NodeGroupTargetSizeResponse) GetTargetSize() int32 {
@@ -1011,7 +1011,7 @@ type NodeGroupIncreaseSizeRequest struct {
 
 func (x *NodeGroupIncreaseSizeRequest) Reset() {
 	*x = NodeGroupIncreaseSizeRequest{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[20]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1023,7 +1023,7 @@ func (x *NodeGroupIncreaseSizeRequest) String() string {
 func (*NodeGroupIncreaseSizeRequest) ProtoMessage() {}
 
 func (x *NodeGroupIncreaseSizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[20]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1036,7 +1036,7 @@ func (x *NodeGroupIncreaseSizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeGroupIncreaseSizeRequest.ProtoReflect.Descriptor instead.
 func (*NodeGroupIncreaseSizeRequest) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{20}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *NodeGroupIncreaseSizeRequest) GetDelta() int32 {
@@ -1061,7 +1061,7 @@ type NodeGroupIncreaseSizeResponse struct {
 
 func (x *NodeGroupIncreaseSizeResponse) Reset() {
 	*x = NodeGroupIncreaseSizeResponse{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[21]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1073,7 +1073,7 @@ func (x *NodeGroupIncreaseSizeResponse) String() string {
 func (*NodeGroupIncreaseSizeResponse) ProtoMessage() {}
 
 func (x *NodeGroupIncreaseSizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[21]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1086,7 +1086,7 @@ func (x *NodeGroupIncreaseSizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeGroupIncreaseSizeResponse.ProtoReflect.Descriptor instead.
 func (*NodeGroupIncreaseSizeResponse) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{21}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{21}
 }
 
 type NodeGroupDeleteNodesRequest struct {
@@ -1099,7 +1099,7 @@ type NodeGroupDeleteNodesRequest struct {
 
 func (x *NodeGroupDeleteNodesRequest) Reset() {
 	*x = NodeGroupDeleteNodesRequest{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[22]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1111,7 +1111,7 @@ func (x *NodeGroupDeleteNodesRequest) String() string {
 func (*NodeGroupDeleteNodesRequest) ProtoMessage() {}
 
 func (x *NodeGroupDeleteNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[22]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1124,7 +1124,7 @@ func (x *NodeGroupDeleteNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeGroupDeleteNodesRequest.ProtoReflect.Descriptor instead.
 func (*NodeGroupDeleteNodesRequest) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{22}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *NodeGroupDeleteNodesRequest) GetNodes() []*ExternalGrpcNode {
@@ -1149,7 +1149,7 @@ type NodeGroupDeleteNodesResponse struct {
 
 func (x *NodeGroupDeleteNodesResponse) Reset() {
 	*x = NodeGroupDeleteNodesResponse{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[23]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1161,7 +1161,7 @@ func (x *NodeGroupDeleteNodesResponse) String() string {
 func (*NodeGroupDeleteNodesResponse) ProtoMessage() {}
 
 func (x *NodeGroupDeleteNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[23]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1174,7 +1174,7 @@ func (x *NodeGroupDeleteNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeGroupDeleteNodesResponse.ProtoReflect.Descriptor instead.
 func (*NodeGroupDeleteNodesResponse) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{23}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{23}
 }
 
 type NodeGroupDecreaseTargetSizeRequest struct {
@@ -1188,7 +1188,7 @@ type NodeGroupDecreaseTargetSizeRequest struct {
 
 func (x *NodeGroupDecreaseTargetSizeRequest) Reset() {
 	*x = NodeGroupDecreaseTargetSizeRequest{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[24]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1200,7 +1200,7 @@ func (x *NodeGroupDecreaseTargetSizeRequest) String() string {
 func (*NodeGroupDecreaseTargetSizeRequest) ProtoMessage() {}
 
 func (x *NodeGroupDecreaseTargetSizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[24]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1213,7 +1213,7 @@ func (x *NodeGroupDecreaseTargetSizeRequest) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use NodeGroupDecreaseTargetSizeRequest.ProtoReflect.Descriptor instead.
 func (*NodeGroupDecreaseTargetSizeRequest) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{24}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *NodeGroupDecreaseTargetSizeRequest) GetDelta() int32 {
@@ -1238,7 +1238,7 @@ type NodeGroupDecreaseTargetSizeResponse struct {
 
 func (x *NodeGroupDecreaseTargetSizeResponse) Reset() {
 	*x = NodeGroupDecreaseTargetSizeResponse{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[25]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1250,7 +1250,7 @@ func (x *NodeGroupDecreaseTargetSizeResponse) String() string {
 func (*NodeGroupDecreaseTargetSizeResponse) ProtoMessage() {}
 
 func (x *NodeGroupDecreaseTargetSizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[25]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1263,7 +1263,7 @@ func (x *NodeGroupDecreaseTargetSizeResponse) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use NodeGroupDecreaseTargetSizeResponse.ProtoReflect.Descriptor instead.
 func (*NodeGroupDecreaseTargetSizeResponse) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{25}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{25}
 }
 
 type NodeGroupNodesRequest struct {
@@ -1275,7 +1275,7 @@ type NodeGroupNodesRequest struct {
 
 func (x *NodeGroupNodesRequest) Reset() {
 	*x = NodeGroupNodesRequest{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[26]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1287,7 +1287,7 @@ func (x *NodeGroupNodesRequest) String() string {
 func (*NodeGroupNodesRequest) ProtoMessage() {}
 
 func (x *NodeGroupNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[26]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1300,7 +1300,7 @@ func (x *NodeGroupNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeGroupNodesRequest.ProtoReflect.Descriptor instead.
 func (*NodeGroupNodesRequest) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{26}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *NodeGroupNodesRequest) GetId() string {
@@ -1319,7 +1319,7 @@ type NodeGroupNodesResponse struct {
 
 func (x *NodeGroupNodesResponse) Reset() {
 	*x = NodeGroupNodesResponse{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[27]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1331,7 @@ func (x *NodeGroupNodesResponse) String() string {
 func (*NodeGroupNodesResponse) ProtoMessage() {}
 
 func (x *NodeGroupNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[27]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1344,7 @@ func (x *NodeGroupNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeGroupNodesResponse.ProtoReflect.Descriptor instead.
 func (*NodeGroupNodesResponse) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{27}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *NodeGroupNodesResponse) GetInstances() []*Instance {
@@ -1366,7 +1366,7 @@ type Instance struct {
 
 func (x *Instance) Reset() {
 	*x = Instance{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[28]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1378,7 +1378,7 @@ func (x *Instance) String() string {
 func (*Instance) ProtoMessage() {}
 
 func (x *Instance) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[28]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1391,7 +1391,7 @@ func (x *Instance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Instance.ProtoReflect.Descriptor instead.
 func (*Instance) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{28}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Instance) GetId() string {
@@ -1419,7 +1419,7 @@ type InstanceStatus struct {
 
 func (x *InstanceStatus) Reset() {
 	*x = InstanceStatus{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[29]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1431,7 +1431,7 @@ func (x *InstanceStatus) String() string {
 func (*InstanceStatus) ProtoMessage() {}
 
 func (x *InstanceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[29]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1444,7 +1444,7 @@ func (x *InstanceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstanceStatus.ProtoReflect.Descriptor instead.
 func (*InstanceStatus) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{29}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *InstanceStatus) GetInstanceState() InstanceStatus_InstanceState {
@@ -1476,7 +1476,7 @@ type InstanceErrorInfo struct {
 
 func (x *InstanceErrorInfo) Reset() {
 	*x = InstanceErrorInfo{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[30]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1488,7 +1488,7 @@ func (x *InstanceErrorInfo) String() string {
 func (*InstanceErrorInfo) ProtoMessage() {}
 
 func (x *InstanceErrorInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[30]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1501,7 +1501,7 @@ func (x *InstanceErrorInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstanceErrorInfo.ProtoReflect.Descriptor instead.
 func (*InstanceErrorInfo) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{30}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *InstanceErrorInfo) GetErrorCode() string {
@@ -1534,7 +1534,7 @@ type NodeGroupTemplateNodeInfoRequest struct {
 
 func (x *NodeGroupTemplateNodeInfoRequest) Reset() {
 	*x = NodeGroupTemplateNodeInfoRequest{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[31]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1546,7 +1546,7 @@ func (x *NodeGroupTemplateNodeInfoRequest) String() string {
 func (*NodeGroupTemplateNodeInfoRequest) ProtoMessage() {}
 
 func (x *NodeGroupTemplateNodeInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[31]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1559,7 +1559,7 @@ func (x *NodeGroupTemplateNodeInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeGroupTemplateNodeInfoRequest.ProtoReflect.Descriptor instead.
 func (*NodeGroupTemplateNodeInfoRequest) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{31}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *NodeGroupTemplateNodeInfoRequest) GetId() string {
@@ -1581,7 +1581,7 @@ type NodeGroupTemplateNodeInfoResponse struct {
 
 func (x *NodeGroupTemplateNodeInfoResponse) Reset() {
 	*x = NodeGroupTemplateNodeInfoResponse{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[32]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1593,7 +1593,7 @@ func (x *NodeGroupTemplateNodeInfoResponse) String() string {
 func (*NodeGroupTemplateNodeInfoResponse) ProtoMessage() {}
 
 func (x *NodeGroupTemplateNodeInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[32]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1606,7 +1606,7 @@ func (x *NodeGroupTemplateNodeInfoResponse) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use NodeGroupTemplateNodeInfoResponse.ProtoReflect.Descriptor instead.
 func (*NodeGroupTemplateNodeInfoResponse) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{32}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *NodeGroupTemplateNodeInfoResponse) GetNodeBytes() []byte {
@@ -1642,7 +1642,7 @@ type NodeGroupAutoscalingOptions struct {
 
 func (x *NodeGroupAutoscalingOptions) Reset() {
 	*x = NodeGroupAutoscalingOptions{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[33]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1654,7 +1654,7 @@ func (x *NodeGroupAutoscalingOptions) String() string {
 func (*NodeGroupAutoscalingOptions) ProtoMessage() {}
 
 func (x *NodeGroupAutoscalingOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[33]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1667,7 +1667,7 @@ func (x *NodeGroupAutoscalingOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeGroupAutoscalingOptions.ProtoReflect.Descriptor instead.
 func (*NodeGroupAutoscalingOptions) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{33}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *NodeGroupAutoscalingOptions) GetScaleDownUtilizationThreshold() float64 {
@@ -1744,7 +1744,7 @@ type NodeGroupAutoscalingOptionsRequest struct {
 
 func (x *NodeGroupAutoscalingOptionsRequest) Reset() {
 	*x = NodeGroupAutoscalingOptionsRequest{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[34]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1756,7 +1756,7 @@ func (x *NodeGroupAutoscalingOptionsRequest) String() string {
 func (*NodeGroupAutoscalingOptionsRequest) ProtoMessage() {}
 
 func (x *NodeGroupAutoscalingOptionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[34]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1769,7 +1769,7 @@ func (x *NodeGroupAutoscalingOptionsRequest) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use NodeGroupAutoscalingOptionsRequest.ProtoReflect.Descriptor instead.
 func (*NodeGroupAutoscalingOptionsRequest) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{34}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *NodeGroupAutoscalingOptionsRequest) GetId() string {
@@ -1795,7 +1795,7 @@ type NodeGroupAutoscalingOptionsResponse struct {
 
 func (x *NodeGroupAutoscalingOptionsResponse) Reset() {
 	*x = NodeGroupAutoscalingOptionsResponse{}
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[35]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1807,7 +1807,7 @@ func (x *NodeGroupAutoscalingOptionsResponse) String() string {
 func (*NodeGroupAutoscalingOptionsResponse) ProtoMessage() {}
 
 func (x *NodeGroupAutoscalingOptionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[35]
+	mi := &file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1820,7 +1820,7 @@ func (x *NodeGroupAutoscalingOptionsResponse) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use NodeGroupAutoscalingOptionsResponse.ProtoReflect.Descriptor instead.
 func (*NodeGroupAutoscalingOptionsResponse) Descriptor() ([]byte, []int) {
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{35}
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *NodeGroupAutoscalingOptionsResponse) GetNodeGroupAutoscalingOptions() *NodeGroupAutoscalingOptions {
@@ -1830,11 +1830,11 @@ func (x *NodeGroupAutoscalingOptionsResponse) GetNodeGroupAutoscalingOptions() *
 	return nil
 }
 
-var File_internal_autoscaler_externalgrpc_externalgrpc_proto protoreflect.FileDescriptor
+var File_extensions_autoscaler_externalgrpc_externalgrpc_proto protoreflect.FileDescriptor
 
-const file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDesc = "" +
+const file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDesc = "" +
 	"\n" +
-	"3internal/autoscaler/externalgrpc/externalgrpc.proto\x12/clusterautoscaler.cloudprovider.v1.externalgrpc\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"e\n" +
+	"5extensions/autoscaler/externalgrpc/externalgrpc.proto\x12/clusterautoscaler.cloudprovider.v1.externalgrpc\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"e\n" +
 	"\tNodeGroup\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aminSize\x18\x02 \x01(\x05R\aminSize\x12\x18\n" +
@@ -1961,23 +1961,23 @@ const file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDesc = "" +
 	"\x1bNodeGroupDecreaseTargetSize\x12S.clusterautoscaler.cloudprovider.v1.externalgrpc.NodeGroupDecreaseTargetSizeRequest\x1aT.clusterautoscaler.cloudprovider.v1.externalgrpc.NodeGroupDecreaseTargetSizeResponse\"\x00\x12\xa3\x01\n" +
 	"\x0eNodeGroupNodes\x12F.clusterautoscaler.cloudprovider.v1.externalgrpc.NodeGroupNodesRequest\x1aG.clusterautoscaler.cloudprovider.v1.externalgrpc.NodeGroupNodesResponse\"\x00\x12\xc4\x01\n" +
 	"\x19NodeGroupTemplateNodeInfo\x12Q.clusterautoscaler.cloudprovider.v1.externalgrpc.NodeGroupTemplateNodeInfoRequest\x1aR.clusterautoscaler.cloudprovider.v1.externalgrpc.NodeGroupTemplateNodeInfoResponse\"\x00\x12\xc2\x01\n" +
-	"\x13NodeGroupGetOptions\x12S.clusterautoscaler.cloudprovider.v1.externalgrpc.NodeGroupAutoscalingOptionsRequest\x1aT.clusterautoscaler.cloudprovider.v1.externalgrpc.NodeGroupAutoscalingOptionsResponse\"\x00BAZ?github.com/mooring-ccm/mooring/internal/autoscaler/externalgrpcb\x06proto3"
+	"\x13NodeGroupGetOptions\x12S.clusterautoscaler.cloudprovider.v1.externalgrpc.NodeGroupAutoscalingOptionsRequest\x1aT.clusterautoscaler.cloudprovider.v1.externalgrpc.NodeGroupAutoscalingOptionsResponse\"\x00BCZAgithub.com/mooring-ccm/mooring/extensions/autoscaler/externalgrpcb\x06proto3"
 
 var (
-	file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescOnce sync.Once
-	file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescData []byte
+	file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescOnce sync.Once
+	file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescData []byte
 )
 
-func file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP() []byte {
-	file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescOnce.Do(func() {
-		file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDesc), len(file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDesc)))
+func file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescGZIP() []byte {
+	file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescOnce.Do(func() {
+		file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDesc), len(file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDesc)))
 	})
-	return file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDescData
+	return file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDescData
 }
 
-var file_internal_autoscaler_externalgrpc_externalgrpc_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
-var file_internal_autoscaler_externalgrpc_externalgrpc_proto_goTypes = []any{
+var file_extensions_autoscaler_externalgrpc_externalgrpc_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_extensions_autoscaler_externalgrpc_externalgrpc_proto_goTypes = []any{
 	(InstanceStatus_InstanceState)(0),           // 0: clusterautoscaler.cloudprovider.v1.externalgrpc.InstanceStatus.InstanceState
 	(*NodeGroup)(nil),                           // 1: clusterautoscaler.cloudprovider.v1.externalgrpc.NodeGroup
 	(*ExternalGrpcNode)(nil),                    // 2: clusterautoscaler.cloudprovider.v1.externalgrpc.ExternalGrpcNode
@@ -2022,7 +2022,7 @@ var file_internal_autoscaler_externalgrpc_externalgrpc_proto_goTypes = []any{
 	(*durationpb.Duration)(nil),   // 41: google.protobuf.Duration
 	(*anypb.Any)(nil),             // 42: google.protobuf.Any
 }
-var file_internal_autoscaler_externalgrpc_externalgrpc_proto_depIdxs = []int32{
+var file_extensions_autoscaler_externalgrpc_externalgrpc_proto_depIdxs = []int32{
 	37, // 0: clusterautoscaler.cloudprovider.v1.externalgrpc.ExternalGrpcNode.labels:type_name -> clusterautoscaler.cloudprovider.v1.externalgrpc.ExternalGrpcNode.LabelsEntry
 	38, // 1: clusterautoscaler.cloudprovider.v1.externalgrpc.ExternalGrpcNode.annotations:type_name -> clusterautoscaler.cloudprovider.v1.externalgrpc.ExternalGrpcNode.AnnotationsEntry
 	1,  // 2: clusterautoscaler.cloudprovider.v1.externalgrpc.NodeGroupsResponse.nodeGroups:type_name -> clusterautoscaler.cloudprovider.v1.externalgrpc.NodeGroup
@@ -2083,27 +2083,27 @@ var file_internal_autoscaler_externalgrpc_externalgrpc_proto_depIdxs = []int32{
 	0,  // [0:23] is the sub-list for field type_name
 }
 
-func init() { file_internal_autoscaler_externalgrpc_externalgrpc_proto_init() }
-func file_internal_autoscaler_externalgrpc_externalgrpc_proto_init() {
-	if File_internal_autoscaler_externalgrpc_externalgrpc_proto != nil {
+func init() { file_extensions_autoscaler_externalgrpc_externalgrpc_proto_init() }
+func file_extensions_autoscaler_externalgrpc_externalgrpc_proto_init() {
+	if File_extensions_autoscaler_externalgrpc_externalgrpc_proto != nil {
 		return
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDesc), len(file_internal_autoscaler_externalgrpc_externalgrpc_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDesc), len(file_extensions_autoscaler_externalgrpc_externalgrpc_proto_rawDesc)),
 			NumEnums:      1,
 			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
-		GoTypes:           file_internal_autoscaler_externalgrpc_externalgrpc_proto_goTypes,
-		DependencyIndexes: file_internal_autoscaler_externalgrpc_externalgrpc_proto_depIdxs,
-		EnumInfos:         file_internal_autoscaler_externalgrpc_externalgrpc_proto_enumTypes,
-		MessageInfos:      file_internal_autoscaler_externalgrpc_externalgrpc_proto_msgTypes,
+		GoTypes:           file_extensions_autoscaler_externalgrpc_externalgrpc_proto_goTypes,
+		DependencyIndexes: file_extensions_autoscaler_externalgrpc_externalgrpc_proto_depIdxs,
+		EnumInfos:         file_extensions_autoscaler_externalgrpc_externalgrpc_proto_enumTypes,
+		MessageInfos:      file_extensions_autoscaler_externalgrpc_externalgrpc_proto_msgTypes,
 	}.Build()
-	File_internal_autoscaler_externalgrpc_externalgrpc_proto = out.File
-	file_internal_autoscaler_externalgrpc_externalgrpc_proto_goTypes = nil
-	file_internal_autoscaler_externalgrpc_externalgrpc_proto_depIdxs = nil
+	File_extensions_autoscaler_externalgrpc_externalgrpc_proto = out.File
+	file_extensions_autoscaler_externalgrpc_externalgrpc_proto_goTypes = nil
+	file_extensions_autoscaler_externalgrpc_externalgrpc_proto_depIdxs = nil
 }
