@@ -184,10 +184,11 @@ func (a *assembly) managerOptions(ctx context.Context) (manager.Options, error) 
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return manager.Options{}, fmt.Errorf("types of the Kubernetes API: %w", err)
 	}
-	cached := cacheOptions()
+	cached, err := a.config.cacheOptions()
+	if err != nil {
+		return manager.Options{}, err
+	}
 	cached.NewInformer = embedded.From(ctx).NewInformer
-	onlyServingCertificates(&cached, a.config.enabled)
-	var err error
 	if cached.HTTPClient, err = a.watches.HTTPClient(a.identity.kubeconfig); err != nil {
 		return manager.Options{}, err
 	}
@@ -246,6 +247,7 @@ func (a *assembly) add(ctx context.Context, controller Controller, delay time.Du
 		Recorder:    a.recorder(controller.Name),
 		Cloud:       a.cloud,
 		Provider:    a.provider,
+		Instances:   a.sharedInstances,
 		Informers:   a.informers,
 		DryRun:      a.config.dryRun != nil,
 		ClusterName: a.config.component.KubeCloudShared.ClusterName,

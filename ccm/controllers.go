@@ -7,10 +7,12 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/cloud-provider/names"
 	genericapp "k8s.io/controller-manager/app"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
@@ -32,10 +34,14 @@ type Controller struct {
 	Validate func() []error
 	// Grants are the rights that the controller needs. They are asked for at start-up, and a missing one ends it.
 	Grants []Grant
-	// port returns the flag and the value of the port that the controller serves. Nil: it serves none.
-	port func() (flag string, port int)
+	// Port returns the flag and the value of a port that the controller serves itself. One that is taken, by the secure port or by another
+	// controller, ends the start-up. Nil: it serves none.
+	Port func() (flag string, port int)
 	// managerGrants are rights that the manager's own identity needs on behalf of this controller. Nil: none.
 	managerGrants func(*config) []Grant
+	// Cached restricts what the cache of Environment.Manager holds of a type, to what a selector of fields selects. It holds for every controller
+	// that reads the type, so it is for types that no other one does. Nil: all is held.
+	Cached map[client.Object]fields.Selector
 	// New builds the controller. It is called on every replica, before the caches start: it sets up watches, and must not call
 	// the cloud, because this replica may never lead. An error ends the start-up.
 	//
@@ -59,10 +65,8 @@ func builtin() []Controller {
 	return []Controller{
 		nodeController(),
 		nodeLifecycleController(),
-		nodeGroupController(),
 		routeController(),
 		serviceController(),
-		servingCertificateController(),
 	}
 }
 

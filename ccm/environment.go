@@ -43,6 +43,8 @@ type Environment struct {
 	// returns an error that wraps ErrDryRun, because nothing could keep such a call from changing something; a New that returns that error,
 	// before it has added anything to Manager, has its controller left out of the dry run (ADR 65).
 	Provider func() (cloudprovider.Interface, error)
+	// Instances returns what the cloud says of the instances of nodes, for all controllers together. Ask for it in New.
+	Instances func() (Instances, error)
 	// Informers are the informers of the plugin, for a controller that takes a SharedInformerFactory. Ask for informers in New: they start
 	// when the plugin is initialized, and a controller waits for their caches itself. What Manager watches is watched a second time.
 	Informers informers.SharedInformerFactory

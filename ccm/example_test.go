@@ -62,7 +62,7 @@ func ExampleRemoveController() {
 	command := ccm.NewCommand(ccm.RemoveController("route"), ccm.DisableController("service"))
 	_, help, _ := strings.Cut(command.Flags().Lookup("controllers").Usage, "Disabled-by-default controllers: ")
 	fmt.Println(help)
-	// Output: cluster-autoscaler-provider, kubelet-serving-certificate, service-lb-controller
+	// Output: service-lb-controller
 }
 
 // A controller that labels nodes, written with controller-runtime's builder.

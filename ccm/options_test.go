@@ -37,7 +37,7 @@ func TestMistakesInAProgram(t *testing.T) {
 		WithFlags(Flags{Section: "empty"}),
 	)
 	command.SetArgs(nil)
-	const has = "; this program has [cloud-node-controller cloud-node-lifecycle-controller cluster-autoscaler-provider kubelet-serving-certificate node-route-controller service-lb-controller]"
+	const has = "; this program has [cloud-node-controller cloud-node-lifecycle-controller node-route-controller service-lb-controller]"
 	want := "mistakes in this program:\n" +
 		`  RemoveController: there is no controller "tagging"` + has + "\n" +
 		`  DisableController: there is no controller "routes"` + has + "\n" +
@@ -171,7 +171,7 @@ func TestBuiltinControllersAreChanged(t *testing.T) {
 	if enabled, _, err = p.controllers.selected([]string{names.CloudNodeController}); err != nil || len(enabled) != 1 {
 		t.Errorf("a disabled controller is not to be named: %v, %v", enabled, err)
 	}
-	if len(newProgram(nil).controllers) != 6 {
+	if len(newProgram(nil).controllers) != 4 {
 		t.Error("another program was changed")
 	}
 }

@@ -1,9 +1,12 @@
 package ccm
 
 import (
+	"fmt"
+	"reflect"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,14 +21,26 @@ import (
 // be updated, see wholeNodes.
 //
 // See ADR 4.
-func cacheOptions() cache.Options {
-	return cache.Options{
+func (c *config) cacheOptions() (cache.Options, error) {
+	options := cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: trimNode}},
 		// A resync hands every object out again that has not changed. The controllers compare with the cloud on their own, by what
 		// they have observed.
 		SyncPeriod: ptr.To(time.Duration(0)),
 	}
+	restricted := sets.New(reflect.TypeFor[*corev1.Node]())
+	for _, controller := range c.enabled {
+		for object, selector := range controller.Cached {
+			kind := reflect.TypeOf(object)
+			if restricted.Has(kind) {
+				return options, fmt.Errorf("controller %s restricts what is cached of %s, which others need", controller.Name, kind)
+			}
+			restricted.Insert(kind)
+			options.ByObject[object] = cache.ByObject{Field: selector}
+		}
+	}
+	return options, nil
 }
 
 // trimNode leaves out of a Node what neither controllers nor plugins are concerned with: the larger part of it, which grows with

@@ -44,6 +44,27 @@ func invalid(flag string, value any, problem string) error {
 	return field.Invalid(field.NewPath("--"+flag), value, problem)
 }
 
+// portClashes returns which ports of controllers are taken by the secure port, or by one another.
+func (c *config) portClashes() []error {
+	taken := map[int]string{}
+	if c.secureServing != nil && c.secureServing.BindPort > 0 {
+		taken[c.secureServing.BindPort] = "secure-port"
+	}
+	var errs []error
+	for _, controller := range c.enabled {
+		if controller.Port == nil {
+			continue
+		}
+		flag, port := controller.Port()
+		if other, found := taken[port]; found {
+			errs = append(errs, invalid(flag, port, "is the port of --"+other+", too"))
+			continue
+		}
+		taken[port] = flag
+	}
+	return errs
+}
+
 // validateWebhooks refuses what the reference's library can serve and its own program cannot, which knows no webhook. A list that
 // enables none is fine, as there.
 func (o *options) validateWebhooks() []error {

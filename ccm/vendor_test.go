@@ -105,8 +105,8 @@ func vendorsOwn(t *testing.T, path string, args []string) {
 			t.Errorf("exit code %d, want 0", code)
 		}
 		for _, want := range []string{"\nMycloud flags:\n", "--mycloud-zone-suffix", `(default "mycloud")`, "All controllers: cloud-node-controller, " +
-			"cloud-node-lifecycle-controller, cluster-autoscaler-provider, kubelet-serving-certificate, node-route-controller, rack-label-controller, service-lb-controller, " +
-			"tagging-controller", "Disabled-by-default controllers: cluster-autoscaler-provider, kubelet-serving-certificate, tagging-controller"} {
+			"cloud-node-lifecycle-controller, kubelet-serving-certificate, node-route-controller, rack-label-controller, service-lb-controller, " +
+			"tagging-controller", "Disabled-by-default controllers: kubelet-serving-certificate, tagging-controller"} {
 			if help := strings.Join(strings.Fields(p.Output()), " "); !strings.Contains(p.Output(), want) && !strings.Contains(help, want) {
 				t.Errorf("the help does not say %q", want)
 			}
@@ -120,7 +120,7 @@ func vendorsOwn(t *testing.T, path string, args []string) {
 		},
 		"a controller that was removed is named": {
 			[]string{"--controllers=route"}, "--controllers names node-route-controller, which this build does not contain; it contains " +
-				"cloud-node-controller, cloud-node-lifecycle-controller, cluster-autoscaler-provider, kubelet-serving-certificate, rack-label-controller, service-lb-controller, " +
+				"cloud-node-controller, cloud-node-lifecycle-controller, kubelet-serving-certificate, rack-label-controller, service-lb-controller, " +
 				"tagging-controller",
 		},
 		"another provider": {

@@ -1,5 +1,5 @@
 // Command mycloud-ccm is the cloud controller manager of a vendor: a plugin whose constructor takes more than a cloud config, with flags
-// and defaults of its own, two controllers of the vendor's, and without one that this cloud has no use for.
+// and defaults of its own, two controllers of the vendor's, an extension of Mooring's, and without a controller that this cloud has no use for.
 package main
 
 import (
@@ -9,6 +9,7 @@ import (
 	"k8s.io/cloud-provider/names"
 
 	"github.com/mooring-ccm/mooring/ccm"
+	"github.com/mooring-ccm/mooring/extensions/servingcertificate"
 
 	"example.com/mycloud-ccm/mycloud"
 	"example.com/mycloud-ccm/racks"
@@ -37,5 +38,6 @@ func options() []ccm.Option {
 		ccm.RemoveController(names.NodeRouteController),
 		ccm.WithController(racks.Controller()),
 		ccm.WithController(tags.Controller()),
+		ccm.WithController(servingcertificate.Controller()),
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// Files are the files of the server's TLS, in PEM. All are required.
-type Files struct {
+// files are the files of the server's TLS, in PEM. All are required.
+type files struct {
 	// Certificate is what the server shows, with intermediates, and Key its private key.
 	Certificate, Key string
 	// ClientCA is the authority that the autoscaler's certificate has to be of. Whoever has a certificate of it may delete nodes.
@@ -21,7 +21,7 @@ type Files struct {
 }
 
 // Check returns everything that is wrong with the files.
-func (f Files) Check() []error {
+func (f files) Check() []error {
 	_, err := f.read()
 	var all interface{ Unwrap() []error }
 	if errors.As(err, &all) {
@@ -45,7 +45,7 @@ type loaded struct {
 }
 
 // read reads the files. The error joins everything that is wrong.
-func (f Files) read() (*loaded, error) {
+func (f files) read() (*loaded, error) {
 	var wrong []error
 	file := func(what, path string) []byte {
 		content, err := os.ReadFile(path)
@@ -74,7 +74,7 @@ func (f Files) read() (*loaded, error) {
 // certificates follow the files: they are read at each handshake, of which there is one for a connection. While they cannot be read, as when
 // one of them was replaced and the other not yet, the last ones hold.
 type certificates struct {
-	files Files
+	files files
 	log   logr.Logger
 
 	mu      sync.Mutex
@@ -82,7 +82,7 @@ type certificates struct {
 	failing bool
 }
 
-func newCertificates(files Files, log logr.Logger) (*certificates, error) {
+func newCertificates(files files, log logr.Logger) (*certificates, error) {
 	first, err := files.read()
 	if err != nil {
 		return nil, err

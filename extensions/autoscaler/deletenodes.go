@@ -22,6 +22,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/extensions/autoscaler/deletion"
 	"github.com/mooring-ccm/mooring/extensions/autoscaler/externalgrpc"
+	"github.com/mooring-ccm/mooring/extensions/nodegroups"
 	"github.com/mooring-ccm/mooring/internal/message"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -240,6 +241,6 @@ func (s *service) takeBack(ctx context.Context, nodes []*corev1.Node) error {
 // patch writes to a node and returns it as it is then.
 func (s *service) patch(ctx context.Context, node *corev1.Node, patch client.Patch) (*corev1.Node, error) {
 	target := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID}}
-	err := s.writer.Patch(ctx, target, patch, client.FieldOwner(Name))
+	err := s.writer.Patch(ctx, target, patch, client.FieldOwner(nodegroups.Name))
 	return target, err
 }

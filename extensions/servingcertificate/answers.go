@@ -8,13 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mooring-ccm/mooring/ccm"
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
-	"github.com/mooring-ccm/mooring/internal/instances"
 )
 
-// lookUp is Inventory.Lookup.
-type lookUp func(ctx context.Context, node *corev1.Node, maxAge time.Duration) (instances.Observation, error)
+// lookUp is Instances.Lookup.
+type lookUp func(ctx context.Context, node *corev1.Node, maxAge time.Duration) (ccm.Instance, error)
 
 // answers has the cloud asked about the instances of nodes, one question for each node at a time. Nobody waits for an answer: when it has
 // come, its requester is put into the queue. So a node for which the cloud hangs holds no worker, and no other node.
@@ -38,7 +38,7 @@ type answer struct {
 	asking   bool
 	asked    time.Time // when the last question was put
 	answered time.Time // when the answer came
-	observed instances.Observation
+	observed ccm.Instance
 	err      error
 }
 
@@ -82,7 +82,7 @@ func (a *answers) get(requester string, about identity, query *corev1.Node, notB
 }
 
 // end keeps an answer, and has the requester looked at with it.
-func (a *answers) end(requester string, of *answer, observed instances.Observation, err error) {
+func (a *answers) end(requester string, of *answer, observed ccm.Instance, err error) {
 	a.mu.Lock()
 	of.asking, of.answered, of.observed, of.err = false, time.Now(), observed, err
 	a.mu.Unlock()

@@ -15,19 +15,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/ccm"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
-	"github.com/mooring-ccm/mooring/internal/instances"
-	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 // One question is under way for a requester, and its answer serves those who allow its age, for a while.
 func TestAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		a := newAnswers(func(context.Context, *corev1.Node, time.Duration) (instances.Observation, error) {
+		a := newAnswers(func(context.Context, *corev1.Node, time.Duration) (ccm.Instance, error) {
 			asked++
 			time.Sleep(10 * time.Second)
-			return instances.Observation{Status: instances.Found}, nil
+			return ccm.Instance{Exists: true}, nil
 		}, &kit.Enqueuer{})
 		a.begin(t.Context())
 		began, about := time.Now(), identity{uid: "1"}
@@ -61,24 +60,22 @@ func TestAnswers(t *testing.T) {
 func TestContradictions(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n-1"}, Spec: corev1.NodeSpec{ProviderID: "sim://1"}}
 	found := func(id string) answer {
-		return answer{observed: instances.Observation{Status: instances.Found, Answered: id, Metadata: cloudprovider.InstanceMetadata{ProviderID: id}}}
+		return answer{observed: ccm.Instance{Exists: true, Metadata: cloudprovider.InstanceMetadata{ProviderID: id}}}
 	}
-	ours := ownership.Decision{Owner: ownership.Ours}
 	for name, test := range map[string]struct {
-		said     answer
-		decision ownership.Decision
-		twins    []string
-		want     string
+		said  answer
+		doubt string
+		twins []string
+		want  string
 	}{
-		"it does":               {found("sim://1"), ours, nil, ""},
-		"an error":              {answer{err: errors.New("internal error")}, ours, nil, "internal error"},
-		"no instance":           {answer{observed: instances.Observation{Status: instances.NotFound}}, ours, nil, "has no instance"},
-		"nothing":               {answer{}, ours, nil, "says nothing"},
-		"another instance":      {found("sim://2"), ours, nil, `provider ID "sim://2", and the node has "sim://1"`},
-		"a second node":         {found("sim://1"), ours, []string{"n-1", "n-2"}, `the nodes "n-1", "n-2"`},
-		"not proven to be ours": {found("sim://1"), ownership.Decision{Owner: ownership.Unproven, Reason: "its scheme is unknown"}, nil, "its scheme is unknown"},
+		"it does":               {found("sim://1"), "", nil, ""},
+		"an error":              {answer{err: errors.New("internal error")}, "", nil, "internal error"},
+		"no instance":           {answer{}, "", nil, "has no instance"},
+		"another instance":      {found("sim://2"), "", nil, `provider ID "sim://2", and the node has "sim://1"`},
+		"a second node":         {found("sim://1"), "", []string{"n-1", "n-2"}, `the nodes "n-1", "n-2"`},
+		"not proven to be ours": {found("sim://1"), "its scheme is unknown", nil, "its scheme is unknown"},
 	} {
-		if got := test.said.contradicts(node, test.decision, test.twins); !strings.Contains(got, test.want) || (got == "") != (test.want == "") {
+		if got := test.said.contradicts(node, test.doubt, test.twins); !strings.Contains(got, test.want) || (got == "") != (test.want == "") {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}

@@ -12,117 +12,72 @@ package servingcertificate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/record"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/mooring-ccm/mooring/ccm"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
-	"github.com/mooring-ccm/mooring/internal/instances"
-	"github.com/mooring-ccm/mooring/internal/required"
 )
 
 // Name is the controller's name. The reference has no such controller.
 const Name = "kubelet-serving-certificate"
 
-// DefaultWorkers is how many requesters are worked on at once. None of them waits for the cloud, so that the API server is all that they
-// wait for.
-const DefaultWorkers = 16
+// workers is how many requesters are worked on at once. None of them waits for the cloud, so that the API server is all that they wait for.
+const workers = 16
 
-// Options are what the controller works with. Client, Cache, Recorder, Inventory and Owners are required.
-type Options struct {
-	// Client reads from Cache and writes with the controller's identity.
-	Client client.Client
-	// Cache delivers the watches of requests and nodes. Of requests it may have those that Selector selects, and no others.
-	Cache cache.Cache
-	// Recorder records events on requests.
-	Recorder record.EventRecorder
-	// Inventory knows the cloud's instances.
-	Inventory *instances.Inventory
-	// Owners knows which nodes are ours.
-	Owners *instances.Owners
-	// Policy is what the operator decides.
-	Policy Policy
-	// Workers is how many requesters are worked on at once. Zero: DefaultWorkers.
-	Workers int
-	// Registerer takes the metrics. Nil: they are not exported.
-	Registerer prometheus.Registerer
-	// Logger is what the controller logs to.
-	Logger logr.Logger
-}
-
-// Selector selects the requests that the controller works on. The API server applies it to lists and watches.
-func Selector() fields.Selector {
-	return fields.OneTermEqualSelector("spec.signerName", certificatesv1.KubeletServingSignerName)
-}
-
-// Controller approves requests for serving certificates of kubelets. It is a controller-runtime Runnable that needs leader election and
+// approver approves requests for serving certificates of kubelets. It is a controller-runtime Runnable that needs leader election and
 // warms up without.
-type Controller struct {
+type approver struct {
 	*kit.Controller
 	answers   *answers
-	inventory *instances.Inventory
+	instances ccm.Instances
 	log       logr.Logger
 }
 
-// New returns a controller that has not started yet. All options that are missing or wrong are named in one error.
-func New(ctx context.Context, options Options) (*Controller, error) {
-	if err := options.complete(); err != nil {
+// newApprover returns a controller that has not started yet.
+func newApprover(ctx context.Context, environment ccm.Environment, policy policy) (*approver, error) {
+	instances, err := environment.Instances()
+	if err != nil {
 		return nil, err
 	}
-	if err := addIndexes(ctx, options.Cache); err != nil {
+	cache := environment.Manager.GetCache()
+	if err := addIndexes(ctx, cache); err != nil {
 		return nil, err
 	}
-	log := options.Logger.WithValues("controller", Name)
-	enqueuer, metrics := &kit.Enqueuer{}, newMetrics(options.Registerer)
-	answers := newAnswers(options.Inventory.Lookup, enqueuer)
+	log := environment.Logger.WithValues("controller", Name)
+	enqueuer, metrics := &kit.Enqueuer{}, newMetrics(environment.Registerer)
+	answers := newAnswers(instances.Lookup, enqueuer)
 	reconciler := &reconciler{
-		reader: options.Client, owners: options.Owners, answers: answers, policy: options.Policy, state: newState(), metrics: metrics,
-		writer: writer{client: options.Client, recorder: options.Recorder, metrics: metrics, limiter: &kit.EventLimiter{}},
+		reader: environment.Client, instances: instances, answers: answers, policy: policy, state: newState(), metrics: metrics,
+		writer: writer{client: environment.Client, recorder: environment.Recorder, metrics: metrics, limiter: &kit.EventLimiter{}},
 	}
 	watcher := watcher{state: reconciler.state}
 	inner, err := kit.NewController(Name, kit.ControllerOptions{
-		Reconciler: reconciler, Workers: options.Workers, Logger: log, RateLimiter: backoff.RateLimiter(),
+		Reconciler: reconciler, Workers: workers, Logger: log, RateLimiter: backoff.RateLimiter(),
 		LoggerFor: func(requester types.NamespacedName) logr.Logger {
 			return log.WithValues("requester", shown(requester.Name))
 		},
 		Sources: []source.Source{
-			source.Kind(options.Cache, &certificatesv1.CertificateSigningRequest{}, watcher.requests()),
-			source.Kind(options.Cache, &corev1.Node{}, watcher.nodes()), source.Func(enqueuer.Capture),
+			source.Kind(cache, &certificatesv1.CertificateSigningRequest{}, watcher.requests()),
+			source.Kind(cache, &corev1.Node{}, watcher.nodes()), source.Func(enqueuer.Capture),
 		},
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &Controller{Controller: inner, answers: answers, inventory: options.Inventory, log: log}, nil
-}
-
-// complete fills in defaults and returns all that is missing or wrong.
-func (o *Options) complete() error {
-	wrong := []error{required.Check("serving certificate controller",
-		required.Option{Name: "Client", Missing: o.Client == nil}, required.Option{Name: "Cache", Missing: o.Cache == nil},
-		required.Option{Name: "Recorder", Missing: o.Recorder == nil}, required.Option{Name: "Inventory", Missing: o.Inventory == nil},
-		required.Option{Name: "Owners", Missing: o.Owners == nil},
-	)}
-	if o.Workers <= 0 {
-		o.Workers = DefaultWorkers
-	}
-	return errors.Join(append(wrong, o.Policy.validate()...)...)
+	return &approver{Controller: inner, answers: answers, instances: instances, log: log}, nil
 }
 
 // Start works until ctx ends, and returns when the cloud is not asked any more. With a plugin that cannot be asked about instances it says
 // so and does nothing.
-func (c *Controller) Start(ctx context.Context) error {
-	if err := c.inventory.Supported(); err != nil {
+func (c *approver) Start(ctx context.Context) error {
+	if err := c.instances.Supported(); err != nil {
 		c.log.Info("Serving certificates are not approved by this process", "reason", err.Error())
 		<-ctx.Done()
 		return nil

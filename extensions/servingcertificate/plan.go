@@ -9,31 +9,31 @@ import (
 	"time"
 )
 
-// Policy is what the operator decides.
-type Policy struct {
+// policy is what the operator decides.
+type policy struct {
 	// DNS are patterns of names that nodes may have in their certificates beyond those of the cloud. A pattern is a name in which * stands
 	// for any characters but a dot, and {node} for the name of the node: "{node}", "{node}.nodes.example.com", "*.rack-1.example.com".
 	DNS []string
 	// CIDRs are networks any address of which nodes may have in their certificates.
 	CIDRs []netip.Prefix
 	// Deny says which requests are denied. Those that are not approved and not denied stay pending.
-	Deny DenyPolicy
+	Deny denyPolicy
 	// PerHour is how many requests of one node are approved within an hour.
 	PerHour int
 	// TrustProviderIDs has the cloud asked by a node's provider ID, which the kubelet may have written, and not by its name.
 	TrustProviderIDs bool
 }
 
-// DenyPolicy says which requests are denied that are not approved.
-type DenyPolicy string
+// denyPolicy says which requests are denied that are not approved.
+type denyPolicy string
 
 const (
-	// DenyNothing leaves them all pending, so that somebody else may approve them.
-	DenyNothing DenyPolicy = "Never"
-	// DenyInvalid denies requests that do not conform to the signer's rules: they will never be right.
-	DenyInvalid DenyPolicy = "Invalid"
-	// DenyUnknown denies those too that ask for what the cloud does not report for the instance. The kubelet asks again by itself.
-	DenyUnknown DenyPolicy = "Unknown"
+	// denyNothing leaves them all pending, so that somebody else may approve them.
+	denyNothing denyPolicy = "Never"
+	// denyInvalid denies requests that do not conform to the signer's rules: they will never be right.
+	denyInvalid denyPolicy = "Invalid"
+	// denyUnknown denies those too that ask for what the cloud does not report for the instance. The kubelet asks again by itself.
+	denyUnknown denyPolicy = "Unknown"
 )
 
 // nodePlaceholder stands for the name of the node in a pattern.
@@ -110,7 +110,7 @@ type decision struct {
 func (d decision) settled() bool { return d.kind != wait || d.reason == ReasonInvalid }
 
 // planFor says what is done with the requests of one requester, in their order: each approval leaves less for those after it.
-func planFor(requests []request, known facts, policy Policy, now time.Time) []decision {
+func planFor(requests []request, known facts, policy policy, now time.Time) []decision {
 	decisions := make([]decision, 0, len(requests))
 	known.approved = slices.SortedFunc(slices.Values(known.approved), time.Time.Compare)
 	for _, asked := range requests {
@@ -124,12 +124,12 @@ func planFor(requests []request, known facts, policy Policy, now time.Time) []de
 }
 
 // decide says what is done with a request. The approvals that are known are sorted.
-func decide(asked request, known facts, policy Policy, now time.Time) decision {
+func decide(asked request, known facts, policy policy, now time.Time) decision {
 	switch {
 	case asked.node != "" && known.exists && !known.ours:
 		return decision{kind: ignore}
 	case len(asked.problems) > 0:
-		return refuse(policy.Deny != DenyNothing, ReasonInvalid, "The request does not conform to the rules of its signer: "+strings.Join(asked.problems, "; "))
+		return refuse(policy.Deny != denyNothing, ReasonInvalid, "The request does not conform to the rules of its signer: "+strings.Join(asked.problems, "; "))
 	case !known.exists:
 		return decision{kind: wait, reason: ReasonNoNode, message: fmt.Sprintf("There is no node %s.", asked.node)}
 	case known.asking:
@@ -143,7 +143,7 @@ func decide(asked request, known facts, policy Policy, now time.Time) decision {
 		if !known.fresh {
 			return decision{kind: wait, ask: true}
 		}
-		return refuse(policy.Deny == DenyUnknown, ReasonNotReported,
+		return refuse(policy.Deny == denyUnknown, ReasonNotReported,
 			"The cloud does not report for this instance, and neither --kubelet-serving-allowed-dns nor --kubelet-serving-allowed-cidrs allows: "+strings.Join(foreign, ", "))
 	}
 	if free := nextFree(known.approved, policy.PerHour, now); free > 0 {
@@ -162,7 +162,7 @@ func refuse(denied bool, reason, message string) decision {
 }
 
 // notReported returns the names and addresses that the instance does not have and nobody allows, as texts.
-func notReported(asked request, known facts, policy Policy) []string {
+func notReported(asked request, known facts, policy policy) []string {
 	var foreign []string
 	for _, name := range asked.names {
 		if !slices.Contains(known.names, name) && !slices.ContainsFunc(policy.DNS, func(p string) bool { return matches(p, asked.node, name) }) {

@@ -16,31 +16,31 @@ func TestDecide(t *testing.T) {
 		}
 		return times
 	}
-	type change func(*request, *facts, *Policy)
+	type change func(*request, *facts, *policy)
 	ask := func(name string) change {
-		return func(r *request, _ *facts, _ *Policy) { r.names = append(r.names, name) }
+		return func(r *request, _ *facts, _ *policy) { r.names = append(r.names, name) }
 	}
 	askIP := func(ip string) change {
-		return func(r *request, _ *facts, _ *Policy) { r.ips = append(r.ips, netip.MustParseAddr(ip)) }
+		return func(r *request, _ *facts, _ *policy) { r.ips = append(r.ips, netip.MustParseAddr(ip)) }
 	}
 	allow := func(pattern string) change {
-		return func(_ *request, _ *facts, p *Policy) { p.DNS = []string{pattern} }
+		return func(_ *request, _ *facts, p *policy) { p.DNS = []string{pattern} }
 	}
 	allowIP := func(cidr string) change {
-		return func(_ *request, _ *facts, p *Policy) {
+		return func(_ *request, _ *facts, p *policy) {
 			p.CIDRs = []netip.Prefix{netip.MustParsePrefix(cidr)}
 		}
 	}
-	denying := func(d DenyPolicy) change { return func(_ *request, _ *facts, p *Policy) { p.Deny = d } }
-	invalid := func(r *request, _ *facts, _ *Policy) { r.problems = []string{"it is forged"} }
-	noNode := func(_ *request, f *facts, _ *Policy) { *f = facts{} }
-	foreign := func(_ *request, f *facts, _ *Policy) { f.ours = false }
-	unknown := func(_ *request, f *facts, _ *Policy) { f.known, f.unknown = false, "timeout" }
-	asking := func(_ *request, f *facts, _ *Policy) { f.asking = true }
-	old := func(_ *request, f *facts, _ *Policy) { f.fresh = false }
-	unasked := func(r *request, _ *facts, _ *Policy) { r.node, r.problems = "", []string{"no node"} }
+	denying := func(d denyPolicy) change { return func(_ *request, _ *facts, p *policy) { p.Deny = d } }
+	invalid := func(r *request, _ *facts, _ *policy) { r.problems = []string{"it is forged"} }
+	noNode := func(_ *request, f *facts, _ *policy) { *f = facts{} }
+	foreign := func(_ *request, f *facts, _ *policy) { f.ours = false }
+	unknown := func(_ *request, f *facts, _ *policy) { f.known, f.unknown = false, "timeout" }
+	asking := func(_ *request, f *facts, _ *policy) { f.asking = true }
+	old := func(_ *request, f *facts, _ *policy) { f.fresh = false }
+	unasked := func(r *request, _ *facts, _ *policy) { r.node, r.problems = "", []string{"no node"} }
 	approved := func(minutes ...int) change {
-		return func(_ *request, f *facts, _ *Policy) { f.approved = ago(minutes...) }
+		return func(_ *request, f *facts, _ *policy) { f.approved = ago(minutes...) }
 	}
 	for name, test := range map[string]struct {
 		changes []change
@@ -52,8 +52,8 @@ func TestDecide(t *testing.T) {
 		"all is reported":                     {nil, approve, ReasonApproved, "", 0},
 		"a name of another instance":          {[]change{ask("n-2.example.com")}, wait, ReasonNotReported, "n-2.example.com", 0},
 		"an address of another instance":      {[]change{askIP("10.0.0.2")}, wait, ReasonNotReported, "10.0.0.2", 0},
-		"an address of another, denied":       {[]change{askIP("10.0.0.2"), denying(DenyUnknown)}, deny, ReasonNotReported, "10.0.0.2", 0},
-		"not denied for what may be learned":  {[]change{askIP("10.0.0.2"), denying(DenyInvalid)}, wait, ReasonNotReported, "10.0.0.2", 0},
+		"an address of another, denied":       {[]change{askIP("10.0.0.2"), denying(denyUnknown)}, deny, ReasonNotReported, "10.0.0.2", 0},
+		"not denied for what may be learned":  {[]change{askIP("10.0.0.2"), denying(denyInvalid)}, wait, ReasonNotReported, "10.0.0.2", 0},
 		"both are named":                      {[]change{ask("a"), askIP("10.0.0.2")}, wait, ReasonNotReported, "a, 10.0.0.2", 0},
 		"the node's own name is not reported": {[]change{ask("n-1")}, wait, ReasonNotReported, "n-1", 0},
 		"the node's own name is allowed":      {[]change{ask("n-1"), allow("{node}")}, approve, ReasonApproved, "", 0},
@@ -64,16 +64,16 @@ func TestDecide(t *testing.T) {
 		"an address in an allowed network":    {[]change{askIP("10.9.0.1"), allowIP("10.9.0.0/16")}, approve, ReasonApproved, "", 0},
 		"an address outside of it":            {[]change{askIP("10.8.0.1"), allowIP("10.9.0.0/16")}, wait, ReasonNotReported, "10.8.0.1", 0},
 		"forged":                              {[]change{invalid}, wait, ReasonInvalid, "it is forged", 0},
-		"forged, denied":                      {[]change{invalid, denying(DenyInvalid)}, deny, ReasonInvalid, "it is forged", 0},
-		"forged, denied with the unknown":     {[]change{invalid, denying(DenyUnknown)}, deny, ReasonInvalid, "it is forged", 0},
-		"forged by no node, denied":           {[]change{unasked, noNode, denying(DenyInvalid)}, deny, ReasonInvalid, "no node", 0},
-		"forged by somebody else's node":      {[]change{invalid, foreign, denying(DenyUnknown)}, ignore, "", "", 0},
-		"the node is not there yet":           {[]change{noNode, denying(DenyUnknown)}, wait, ReasonNoNode, "n-1", 0},
-		"somebody else's node":                {[]change{foreign, denying(DenyUnknown)}, ignore, "", "", 0},
-		"the cloud does not answer":           {[]change{unknown, denying(DenyUnknown)}, wait, ReasonNoInstance, "timeout", 0},
-		"the cloud is being asked":            {[]change{unknown, asking, denying(DenyUnknown)}, wait, "", "", 0},
-		"an old answer does not know it":      {[]change{unknown, old, denying(DenyUnknown)}, wait, "", "", 0},
-		"an old answer lacks the address":     {[]change{askIP("10.0.0.2"), old, denying(DenyUnknown)}, wait, "", "", 0},
+		"forged, denied":                      {[]change{invalid, denying(denyInvalid)}, deny, ReasonInvalid, "it is forged", 0},
+		"forged, denied with the unknown":     {[]change{invalid, denying(denyUnknown)}, deny, ReasonInvalid, "it is forged", 0},
+		"forged by no node, denied":           {[]change{unasked, noNode, denying(denyInvalid)}, deny, ReasonInvalid, "no node", 0},
+		"forged by somebody else's node":      {[]change{invalid, foreign, denying(denyUnknown)}, ignore, "", "", 0},
+		"the node is not there yet":           {[]change{noNode, denying(denyUnknown)}, wait, ReasonNoNode, "n-1", 0},
+		"somebody else's node":                {[]change{foreign, denying(denyUnknown)}, ignore, "", "", 0},
+		"the cloud does not answer":           {[]change{unknown, denying(denyUnknown)}, wait, ReasonNoInstance, "timeout", 0},
+		"the cloud is being asked":            {[]change{unknown, asking, denying(denyUnknown)}, wait, "", "", 0},
+		"an old answer does not know it":      {[]change{unknown, old, denying(denyUnknown)}, wait, "", "", 0},
+		"an old answer lacks the address":     {[]change{askIP("10.0.0.2"), old, denying(denyUnknown)}, wait, "", "", 0},
 		"an old answer has all":               {[]change{old}, approve, ReasonApproved, "", 0},
 		"five within the hour":                {[]change{approved(50, 40, 30, 20, 10)}, approve, ReasonApproved, "", 0},
 		"six within the hour":                 {[]change{approved(55, 50, 40, 30, 20, 10)}, wait, ReasonTooMany, "6 requests", 5 * time.Minute},
@@ -83,7 +83,7 @@ func TestDecide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			asked := request{node: "n-1", names: []string{"n-1.example.com"}, ips: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
 			known := facts{exists: true, ours: true, known: true, fresh: true, names: []string{"n-1.example.com"}, ips: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("2001:db8::1")}}
-			policy := DefaultPolicy()
+			policy := defaultPolicy()
 			for _, c := range test.changes {
 				c(&asked, &known, &policy)
 			}
@@ -101,7 +101,7 @@ func TestPlanFor(t *testing.T) {
 	known := facts{exists: true, ours: true, known: true, ips: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
 	mine := request{node: "n-1", ips: known.ips}
 	other := request{node: "n-1", ips: []netip.Addr{netip.MustParseAddr("10.0.0.2")}}
-	policy := DefaultPolicy()
+	policy := defaultPolicy()
 	policy.PerHour = 2
 	var got []kind
 	for _, decided := range planFor([]request{mine, other, mine, mine}, known, policy, now) {
@@ -120,21 +120,21 @@ func TestPolicies(t *testing.T) {
 		"{node}": true, "{node}.example.com": true, "*.rack-1.example.com": true, "worker-*": true, "a.example.com": true, "W.example": true,
 		"": false, "*": false, "*.*": false, "a..b": false, "a b": false, "[a-z].example.com": false, "{nod}": false, "?.example.com": false, ".": false, "-a": false,
 	} {
-		if err := ParsePattern(pattern); (err == nil) != want {
+		if err := parsePattern(pattern); (err == nil) != want {
 			t.Errorf("pattern %q: %v", pattern, err)
 		}
 	}
 	for cidr, want := range map[string]bool{
 		"10.0.0.0/8": true, "2001:db8::/64": true, "10.0.0.1/32": true, "10.0.0.1/8": false, "0.0.0.0/0": false, "::/0": false, "10.0.0.1": false, "": false,
 	} {
-		if _, err := ParseCIDR(cidr); (err == nil) != want {
+		if _, err := parseCIDR(cidr); (err == nil) != want {
 			t.Errorf("CIDR %q: %v", cidr, err)
 		}
 	}
-	if problems := (Policy{DNS: []string{"*"}, Deny: "Always"}).validate(); len(problems) != 3 {
+	if problems := (&servingCertificateFlags{policy: policy{DNS: []string{"*"}}, deny: "Always"}).validate(); len(problems) != 3 {
 		t.Errorf("problems %v, want 3", problems)
 	}
-	if problems := DefaultPolicy().validate(); len(problems) > 0 {
+	if problems := Controller().Validate(); len(problems) > 0 {
 		t.Errorf("the default policy has problems: %v", problems)
 	}
 }

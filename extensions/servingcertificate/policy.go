@@ -10,14 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// DefaultPolicy is that of the flags.
-func DefaultPolicy() Policy { return Policy{Deny: DenyNothing, PerHour: 6} }
+// defaultPolicy is that of the flags.
+func defaultPolicy() policy { return policy{Deny: denyNothing, PerHour: 6} }
 
-// DenyPolicies are all of them.
-func DenyPolicies() []DenyPolicy { return []DenyPolicy{DenyNothing, DenyInvalid, DenyUnknown} }
+// denyPolicies are all of them.
+func denyPolicies() []denyPolicy { return []denyPolicy{denyNothing, denyInvalid, denyUnknown} }
 
-// ParsePattern returns an error if a pattern of Policy.DNS can match no name, or names of any machine at all: "*" is kubernetes, too.
-func ParsePattern(pattern string) error {
+// parsePattern returns an error if a pattern of policy.DNS can match no name, or names of any machine at all: "*" is kubernetes, too.
+func parsePattern(pattern string) error {
 	example := strings.ReplaceAll(strings.ReplaceAll(pattern, nodePlaceholder, "node"), "*", "x")
 	if problems := validation.IsDNS1123Subdomain(strings.ToLower(example)); len(problems) > 0 {
 		return fmt.Errorf("is no DNS name in which * stands for characters and %s for the name of the node: %s", nodePlaceholder, strings.Join(problems, "; "))
@@ -28,8 +28,8 @@ func ParsePattern(pattern string) error {
 	return nil
 }
 
-// ParseCIDR parses an entry of Policy.CIDRs. A network of all addresses is an error: it allows those of the API server, too.
-func ParseCIDR(text string) (netip.Prefix, error) {
+// parseCIDR parses an entry of policy.CIDRs. A network of all addresses is an error: it allows those of the API server, too.
+func parseCIDR(text string) (netip.Prefix, error) {
 	network, err := netip.ParsePrefix(text)
 	switch {
 	case err != nil:
@@ -40,21 +40,4 @@ func ParseCIDR(text string) (netip.Prefix, error) {
 		return netip.Prefix{}, errors.New("allows every address, that of the API server too")
 	}
 	return network, nil
-}
-
-// validate returns what is wrong with a policy, all at once.
-func (p Policy) validate() []error {
-	var wrong []error
-	for _, pattern := range p.DNS {
-		if err := ParsePattern(pattern); err != nil {
-			wrong = append(wrong, fmt.Errorf("the serving certificate controller's Policy.DNS %q %w", pattern, err))
-		}
-	}
-	if !slices.Contains(DenyPolicies(), p.Deny) {
-		wrong = append(wrong, fmt.Errorf("the serving certificate controller's Policy.Deny is %q, want one of %q", p.Deny, DenyPolicies()))
-	}
-	if p.PerHour < 1 {
-		wrong = append(wrong, fmt.Errorf("the serving certificate controller's Policy.PerHour is %d, want at least 1", p.PerHour))
-	}
-	return wrong
 }

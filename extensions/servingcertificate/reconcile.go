@@ -16,9 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/mooring-ccm/mooring/ccm"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
-	"github.com/mooring-ccm/mooring/internal/instances"
-	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 // maxWaiting is how many of the requests of one requester are looked at, the newest first: a kubelet waits for its last one, and makes a
@@ -27,13 +26,13 @@ const maxWaiting = 10
 
 // reconciler makes one pass over the requests of a requester.
 type reconciler struct {
-	reader  client.Reader
-	owners  *instances.Owners
-	answers *answers
-	policy  Policy
-	state   *state
-	writer  writer
-	metrics *metrics
+	reader    client.Reader
+	instances ccm.Instances
+	answers   *answers
+	policy    policy
+	state     *state
+	writer    writer
+	metrics   *metrics
 }
 
 // Reconcile looks at all requests of a requester, by the name of its user.
@@ -148,8 +147,7 @@ func (r *reconciler) observe(ctx context.Context, requester string, requests []r
 	} else if err != nil {
 		return facts{}, fmt.Errorf("reading node %q: %w", shown(name), err)
 	}
-	decision := r.owners.Decide(node)
-	known := facts{exists: node.DeletionTimestamp.IsZero(), ours: decision.Owner != ownership.Foreign}
+	known := facts{exists: node.DeletionTimestamp.IsZero(), ours: !r.instances.Foreign(node)}
 	conforms := func(asked request) bool { return len(asked.problems) == 0 }
 	if !known.exists || !known.ours || !slices.ContainsFunc(requests, conforms) {
 		return known, nil
@@ -168,7 +166,7 @@ func (r *reconciler) observe(ctx context.Context, requester string, requests []r
 	if err != nil {
 		return facts{}, err
 	}
-	if known.unknown = said.contradicts(node, decision, twins); known.unknown != "" {
+	if known.unknown = said.contradicts(node, r.instances.Doubt(node, said.observed), twins); known.unknown != "" {
 		return known, nil
 	}
 	known.known = true
@@ -190,7 +188,7 @@ func (r *reconciler) query(node *corev1.Node) *corev1.Node {
 }
 
 // twinsOf returns the nodes that have the provider ID of an instance, if another node than this one does.
-func (r *reconciler) twinsOf(ctx context.Context, node *corev1.Node, observed instances.Observation) (twins []string, err error) {
+func (r *reconciler) twinsOf(ctx context.Context, node *corev1.Node, observed ccm.Instance) (twins []string, err error) {
 	id := observed.Metadata.ProviderID
 	if id == "" {
 		return nil, nil
@@ -214,23 +212,21 @@ func (a answer) soughtAfter(when time.Time) bool {
 	if a.asked.Before(when) {
 		return false
 	}
-	return a.err != nil || a.observed.Status != instances.Found || !a.observed.At.Before(when)
+	return a.err != nil || !a.observed.Exists || !a.observed.At.Before(when)
 }
 
-// contradicts returns why an answer does not say which instance a node is, empty if it does.
-func (a answer) contradicts(node *corev1.Node, decision ownership.Decision, twins []string) string {
+// contradicts returns why an answer does not say which instance a node is, empty if it does. There may be a doubt that the node is ours.
+func (a answer) contradicts(node *corev1.Node, doubt string, twins []string) string {
 	id := a.observed.Metadata.ProviderID
 	switch {
 	case a.err != nil:
 		return kit.EventMessage(a.err.Error())
-	case a.observed.Status == instances.NotFound:
+	case !a.observed.Exists:
 		return "it has no instance for it"
-	case a.observed.Status == instances.NoStatement:
-		return "the provider says nothing about it"
 	case node.Spec.ProviderID != "" && id != node.Spec.ProviderID:
 		return fmt.Sprintf("its instance of this name has the provider ID %q, and the node has %q", shown(id), shown(node.Spec.ProviderID))
-	case decision.Owner != ownership.Ours && !decision.ProvenBy(a.observed.Answered):
-		return shown(decision.Reason)
+	case doubt != "":
+		return shown(doubt)
 	case len(twins) > 0:
 		return fmt.Sprintf("the nodes %s have the provider ID %q", quoted(twins), shown(id))
 	default:

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/ccm"
 	"github.com/mooring-ccm/mooring/dev/docgen"
+	"github.com/mooring-ccm/mooring/extensions"
 )
 
 func main() {
@@ -34,7 +35,7 @@ func page(metrics string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	flags, err := compareFlags(reference, ccm.NewCommand().Flags())
+	flags, err := compareFlags(reference, ccm.NewCommand(extensions.All()...).Flags())
 	if err != nil {
 		return nil, err
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/nodeagent"
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/dev/program"
+	"github.com/mooring-ccm/mooring/extensions/autoscaler"
 	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim"
@@ -103,7 +104,7 @@ func (f *fixture) launch(t *testing.T) {
 	t.Helper()
 	built := make(chan struct{})
 	var once sync.Once
-	command := ccm.NewCommand(ccm.WithProvider("groups", func(_ context.Context, environment ccm.ProviderEnvironment) (cloudprovider.Interface, error) {
+	command := ccm.NewCommand(ccm.WithController(autoscaler.Controller()), ccm.WithProvider("groups", func(_ context.Context, environment ccm.ProviderEnvironment) (cloudprovider.Interface, error) {
 		defer once.Do(func() { close(built) })
 		config, err := environment.Config()
 		if err != nil {

@@ -99,7 +99,7 @@ func TestSickNodesDelayNobody(t *testing.T) {
 	f := newFixture(t)
 	f.start(t)
 	waiting := map[string]string{}
-	for i := range servingcertificate.DefaultWorkers + 4 {
+	for i := range 20 {
 		node, address := f.instance(fmt.Sprintf("hangs-%d", i))
 		f.cloud.Fault("InstanceMetadata", node, pluginfault.Hang())
 		f.join(t, node)
@@ -185,7 +185,7 @@ func TestTwoAtOnce(t *testing.T) {
 // TestRate has a node ask more often than it may. A new leader goes on counting.
 func TestRate(t *testing.T) {
 	f := newFixture(t)
-	f.policy.PerHour = 2
+	f.flags = []string{"--kubelet-serving-approvals-per-hour=2"}
 	node, address := f.instance("n")
 	f.join(t, node)
 	m := f.start(t)

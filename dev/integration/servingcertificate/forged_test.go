@@ -16,8 +16,7 @@ import (
 // condition and an event that say what is wrong.
 func TestForgedRequests(t *testing.T) {
 	f := newFixture(t)
-	f.policy.Deny = servingcertificate.DenyInvalid
-	f.policy.PerHour = 100
+	f.flags = []string{"--kubelet-serving-deny=Invalid", "--kubelet-serving-approvals-per-hour=100"}
 	m := f.start(t)
 	node, address := f.instance("n")
 	f.join(t, node)
@@ -54,9 +53,7 @@ func TestForgedRequests(t *testing.T) {
 // TestWhatOthersHave has a node ask in due form for what is another's.
 func TestWhatOthersHave(t *testing.T) {
 	f := newFixture(t)
-	f.policy.Deny = servingcertificate.DenyUnknown
-	f.policy.PerHour = 100
-	f.policy.DNS = []string{"{node}.nodes.example.com"}
+	f.flags = []string{"--kubelet-serving-deny=Unknown", "--kubelet-serving-approvals-per-hour=100", "--kubelet-serving-allowed-dns={node}.nodes.example.com"}
 	f.start(t)
 	other, othersAddress := f.instance("other")
 	node, address := f.instance("n")
@@ -102,7 +99,7 @@ func TestClaimedInstance(t *testing.T) {
 // TestOtherSigners leaves requests of other signers alone, whatever they ask for.
 func TestOtherSigners(t *testing.T) {
 	f := newFixture(t)
-	f.policy.Deny = servingcertificate.DenyUnknown
+	f.flags = []string{"--kubelet-serving-deny=Unknown"}
 	f.start(t)
 	node, address := f.instance("n")
 	f.join(t, node)

@@ -4,12 +4,15 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/spf13/pflag"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/mooring-ccm/mooring/ccm"
 	"github.com/mooring-ccm/mooring/dev/faults/pluginfault"
 	"github.com/mooring-ccm/mooring/dev/integration/faulty"
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
@@ -34,14 +38,14 @@ import (
 // fixture is a cloud of a test's own, whose nodes have names of their own.
 type fixture struct {
 	cloud  *faulty.Cloud
-	policy servingcertificate.Policy
+	flags  []string
 	prefix string
 }
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	name := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(t.Name(), "Test"), "/", "-"))
-	f := &fixture{cloud: faulty.New(name, faulty.Options{}), policy: servingcertificate.DefaultPolicy(), prefix: name}
+	f := &fixture{cloud: faulty.New(name, faulty.Options{}), prefix: name}
 	t.Cleanup(f.cloud.Release)
 	return f
 }
@@ -49,21 +53,48 @@ func newFixture(t *testing.T) *fixture {
 // start runs the controller until the test ends, with the rights that ship and nothing else.
 func (f *fixture) start(t *testing.T) *harness.Manager {
 	t.Helper()
+	controller, flags := servingcertificate.Controller(), pflag.NewFlagSet("", pflag.ContinueOnError)
+	controller.AddFlags(flags)
+	must.NoError(t, flags.Parse(f.flags))
+	must.NoError(t, errors.Join(controller.Validate()...))
+	cached := cache.Options{ByObject: map[client.Object]cache.ByObject{}}
+	for object, selector := range controller.Cached {
+		cached.ByObject[object] = cache.ByObject{Field: selector}
+	}
 	return harness.Start(t, harness.Options{
-		Cluster: cluster, Component: servingcertificate.Name,
-		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
-			&certificatesv1.CertificateSigningRequest{}: {Field: servingcertificate.Selector()},
-		}},
+		Cluster: cluster, Component: controller.Name, Cache: cached,
 		Build: func(parts harness.Parts) (ctrl.Runnable, error) {
 			decorated := cloud.Decorate(f.cloud, cloud.Options{Registerer: parts.Registry, MaxInFlight: 64})
 			inventory := instances.New(instances.Options{Cloud: decorated, Registerer: parts.Registry})
-			return servingcertificate.New(context.Background(), servingcertificate.Options{
-				Client: parts.GetClient(), Cache: parts.GetCache(), Recorder: parts.Recorder, Inventory: inventory,
-				Owners: instances.NewOwners(ownership.Rules{ProviderName: f.prefix, Schemes: []string{f.prefix}}),
-				Policy: f.policy, Registerer: parts.Registry, Logger: parts.Logger,
+			rules := ownership.Rules{ProviderName: f.prefix, Schemes: []string{f.prefix}}
+			return controller.New(context.Background(), ccm.Environment{
+				Manager: parts.Manager, Client: parts.GetClient(), Recorder: parts.Recorder, Registerer: parts.Registry, Logger: parts.Logger,
+				Instances: func() (ccm.Instances, error) { return known{inventory, rules}, nil },
 			})
 		},
 	})
+}
+
+// known are the instances as the manager knows them.
+type known struct {
+	*instances.Inventory
+	rules ownership.Rules
+}
+
+func (k known) Lookup(ctx context.Context, node *corev1.Node, maxAge time.Duration) (ccm.Instance, error) {
+	said, err := k.Inventory.Lookup(ctx, node, maxAge)
+	return ccm.Instance{Exists: said.Status == instances.Found, Metadata: said.Metadata, Answered: said.Answered, At: said.At}, err
+}
+
+func (k known) Foreign(node *corev1.Node) bool {
+	return k.rules.Decide(node).Owner == ownership.Foreign
+}
+
+func (k known) Doubt(node *corev1.Node, answer ccm.Instance) string {
+	if decision := k.rules.Decide(node); !decision.ProvenBy(answer.Answered) {
+		return decision.Reason
+	}
+	return ""
 }
 
 // node is the name of a node of this test.

@@ -231,17 +231,19 @@ func modText(module string, sources []Source, replacements []string) string {
 
 // mainText is the whole program of a vendor.
 func mainText(tool bool, imports []string, factories []Factory) string {
-	library, name, what := Module+"/ccm", "ccm", "a cloud controller manager with the providers that it imports"
+	libraries := "\t" + strconv.Quote(Module+"/ccm") + "\n\t" + strconv.Quote(Module+"/extensions")
+	call, what := "ccm.Main(extensions.All()...)", "a cloud controller manager with the providers that it imports"
 	if tool {
-		library, name, what = Module+"/vendortool", "vendortool", "the tool with which the providers that it imports are tried"
+		libraries = "\t" + strconv.Quote(Module+"/vendortool")
+		call, what = "vendortool.Main()", "the tool with which the providers that it imports are tried"
 	}
 	needed := ""
 	if len(factories) > 0 {
 		needed = "\t\"io\"\n\n\tcloudprovider \"k8s.io/cloud-provider\"\n\n"
 	}
 	return "// This program is " + what + ". \"mooring build\" wrote it.\n" +
-		"package main\n\nimport (\n" + needed + "\t" + strconv.Quote(library) + "\n\n" + importLines(imports, factories) +
-		")\n" + registrations(factories) + "\nfunc main() { " + name + ".Main() }\n"
+		"package main\n\nimport (\n" + needed + libraries + "\n\n" + importLines(imports, factories) +
+		")\n" + registrations(factories) + "\nfunc main() { " + call + " }\n"
 }
 
 // probeName is a provider that the probe registers itself, to see whether it sees what is registered.

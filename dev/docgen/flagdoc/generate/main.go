@@ -8,11 +8,12 @@ import (
 	"github.com/mooring-ccm/mooring/ccm"
 	"github.com/mooring-ccm/mooring/dev/docgen"
 	"github.com/mooring-ccm/mooring/dev/docgen/flagdoc"
+	"github.com/mooring-ccm/mooring/extensions"
 )
 
 func main() {
 	os.Exit(docgen.Main(docgen.Page{
 		File: "docs/reference/flags.md", Of: "flags", Generate: "./ccm",
-		Render: func() ([]byte, error) { return flagdoc.Render(ccm.NewCommand().Flags()), nil },
+		Render: func() ([]byte, error) { return flagdoc.Render(ccm.NewCommand(extensions.All()...).Flags()), nil },
 	}, flag.CommandLine, os.Args[1:], os.Stderr))
 }

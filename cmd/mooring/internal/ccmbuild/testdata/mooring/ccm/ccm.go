@@ -8,5 +8,8 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
+// Option changes nothing.
+type Option func()
+
 // Main says whether the provider is there that its argument names.
-func Main() { fmt.Println("daemon", os.Args[1], cloudprovider.IsCloudProvider(os.Args[1])) }
+func Main(...Option) { fmt.Println("daemon", os.Args[1], cloudprovider.IsCloudProvider(os.Args[1])) }

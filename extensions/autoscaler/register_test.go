@@ -1,10 +1,15 @@
-package ccm
+package autoscaler
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/ccm"
 )
 
 // TestAutoscalerFlags are checked with the files that they name, all at once, and only if the controller runs.
@@ -31,8 +36,11 @@ func TestAutoscalerFlags(t *testing.T) {
 		"not at all":      {[]string{"--cloud-provider=sim", "--cloud-config=x", "--autoscaler-port=0", "--kubeconfig=/none/kubeconfig"}, []string{"/none/kubeconfig"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, o := parsed(t, c.args)
-			_, err := o.config()
+			command := ccm.NewCommand(ccm.WithController(Controller()), ccm.WithProvider("sim", func(context.Context, ccm.ProviderEnvironment) (cloudprovider.Interface, error) {
+				return nil, nil
+			}))
+			command.SetArgs(c.args)
+			err := command.ExecuteContext(t.Context())
 			if err == nil {
 				t.Fatal("there is no error")
 			}

@@ -1,4 +1,4 @@
-package ccm
+package servingcertificate
 
 import (
 	"context"
@@ -8,37 +8,44 @@ import (
 
 	"github.com/spf13/pflag"
 	certificatesv1 "k8s.io/api/certificates/v1"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/mooring-ccm/mooring/extensions/servingcertificate"
+	"github.com/mooring-ccm/mooring/ccm"
+	"github.com/mooring-ccm/mooring/internal/flagannotation"
 )
 
-// servingCertificateFlags are the values of the controller's flags.
-type servingCertificateFlags struct {
-	policy servingcertificate.Policy
-	// cidrs and deny become parts of the policy when they are validated.
-	cidrs []string
-	deny  string
-}
-
-// servingCertificateController approves the serving certificates of kubelets. The reference has no such controller.
-func servingCertificateController() Controller {
-	flags := &servingCertificateFlags{policy: servingcertificate.DefaultPolicy()}
+// Controller returns the controller as a program registers it with ccm.WithController. It is disabled by default, and the reference has no
+// such controller.
+func Controller() ccm.Controller {
+	flags := &servingCertificateFlags{policy: defaultPolicy()}
 	flags.deny = string(flags.policy.Deny)
-	return Controller{
-		Name:              servingcertificate.Name,
+	return ccm.Controller{
+		Name:              Name,
 		DisabledByDefault: true,
 		AddFlags:          flags.add,
 		Validate:          flags.validate,
-		Grants: []Grant{
+		Grants: []ccm.Grant{
 			{Resource: "nodes", Verbs: []string{"list", "watch"}},
 			{Group: certificatesv1.GroupName, Resource: "certificatesigningrequests", Verbs: []string{"list", "watch"}},
 			{Group: certificatesv1.GroupName, Resource: "certificatesigningrequests/approval", Verbs: []string{"patch"}},
 			{Group: certificatesv1.GroupName, Resource: "signers", Name: certificatesv1.KubeletServingSignerName, Verbs: []string{"approve"}},
 		},
+		Cached: map[client.Object]fields.Selector{
+			&certificatesv1.CertificateSigningRequest{}: fields.OneTermEqualSelector("spec.signerName", certificatesv1.KubeletServingSignerName),
+		},
 		New: flags.newController,
 	}
+}
+
+// flags are the values of the controller's flags.
+type servingCertificateFlags struct {
+	policy policy
+	// cidrs and deny become parts of the policy when they are validated.
+	cidrs []string
+	deny  string
 }
 
 func (f *servingCertificateFlags) add(flags *pflag.FlagSet) {
@@ -54,27 +61,34 @@ func (f *servingCertificateFlags) add(flags *pflag.FlagSet) {
 		"How many requests of one node for serving certificates are approved within an hour.")
 	flags.BoolVar(&f.policy.TrustProviderIDs, "kubelet-serving-trust-provider-ids", f.policy.TrustProviderIDs,
 		"Find the instance of a node that asks for a serving certificate by its provider ID, which its kubelet may have written, and not by its name.")
+	flagannotation.Explain(flags, map[string]string{
+		"kubelet-serving-allowed-dns":        "Kubelets may have names that their cloud does not know",
+		"kubelet-serving-allowed-cidrs":      "Kubelets may have addresses that their cloud does not know, such as those of a VPN",
+		"kubelet-serving-deny":               "A request that stays pending may be approved by somebody else; one that is denied shows at once what is wrong with it",
+		"kubelet-serving-approvals-per-hour": "One machine must not have hundreds of certificates signed",
+		"kubelet-serving-trust-provider-ids": "A cloud whose instances do not have the names of their nodes",
+	})
 }
 
 // validate checks the flags and completes the policy.
 func (f *servingCertificateFlags) validate() []error {
 	var errs []error
 	for _, pattern := range f.policy.DNS {
-		if err := servingcertificate.ParsePattern(pattern); err != nil {
+		if err := parsePattern(pattern); err != nil {
 			errs = append(errs, invalid("kubelet-serving-allowed-dns", pattern, err.Error()))
 		}
 	}
 	f.policy.CIDRs = []netip.Prefix{}
 	for _, text := range f.cidrs {
-		network, err := servingcertificate.ParseCIDR(strings.TrimSpace(text))
+		network, err := parseCIDR(strings.TrimSpace(text))
 		if err != nil {
 			errs = append(errs, invalid("kubelet-serving-allowed-cidrs", text, err.Error()))
 			continue
 		}
 		f.policy.CIDRs = append(f.policy.CIDRs, network)
 	}
-	f.policy.Deny = servingcertificate.DenyPolicy(f.deny)
-	if !slices.Contains(servingcertificate.DenyPolicies(), f.policy.Deny) {
+	f.policy.Deny = denyPolicy(f.deny)
+	if !slices.Contains(denyPolicies(), f.policy.Deny) {
 		errs = append(errs, invalid("kubelet-serving-deny", f.deny, "must be Never, Invalid or Unknown"))
 	}
 	if f.policy.PerHour < 1 {
@@ -83,20 +97,11 @@ func (f *servingCertificateFlags) validate() []error {
 	return errs
 }
 
-func (f *servingCertificateFlags) newController(ctx context.Context, environment Environment) (manager.Runnable, error) {
-	instances, err := environment.inventory()
-	if err != nil {
-		return nil, err
-	}
-	return servingcertificate.New(ctx, servingcertificate.Options{
-		Client: environment.Client, Cache: environment.Manager.GetCache(), Recorder: environment.Recorder,
-		Inventory: instances, Owners: environment.owners, Policy: f.policy, Registerer: environment.Registerer, Logger: environment.Logger,
-	})
+// invalid is the error for the value of one flag.
+func invalid(flag string, value any, problem string) error {
+	return field.Invalid(field.NewPath("--"+flag), value, problem)
 }
 
-// onlyServingCertificates has the cache hold no other certificate signing requests than the controller works on, if it runs.
-func onlyServingCertificates(cached *cache.Options, enabled []Controller) {
-	if slices.ContainsFunc(enabled, func(c Controller) bool { return c.Name == servingcertificate.Name }) {
-		cached.ByObject[&certificatesv1.CertificateSigningRequest{}] = cache.ByObject{Field: servingcertificate.Selector()}
-	}
+func (f *servingCertificateFlags) newController(ctx context.Context, environment ccm.Environment) (manager.Runnable, error) {
+	return newApprover(ctx, environment, f.policy)
 }
