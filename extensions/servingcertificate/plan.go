@@ -12,10 +12,13 @@ import (
 // policy is what the operator decides.
 type policy struct {
 	// DNS are patterns of names that nodes may have in their certificates beyond those of the cloud. A pattern is a name in which * stands
-	// for any characters but a dot, and {node} for the name of the node: "{node}", "{node}.nodes.example.com", "*.rack-1.example.com".
+	// for any characters but a dot, and {node} for the name of a node that is one label: "{node}", "{node}.nodes.example.com",
+	// "*.rack-1.example.com". No pattern allows a name of the API server, or of a Service.
 	DNS []string
 	// CIDRs are networks any address of which nodes may have in their certificates.
 	CIDRs []netip.Prefix
+	// APIServer is the name or the address by which this manager reaches the API server. No pattern and no network allows it.
+	APIServer string
 	// Deny says which requests are denied. Those that are not approved and not denied stay pending.
 	Deny denyPolicy
 	// PerHour is how many requests of one node are approved within an hour.
@@ -165,20 +168,33 @@ func refuse(denied bool, reason, message string) decision {
 func notReported(asked request, known facts, policy policy) []string {
 	var foreign []string
 	for _, name := range asked.names {
-		if !slices.Contains(known.names, name) && !slices.ContainsFunc(policy.DNS, func(p string) bool { return matches(p, asked.node, name) }) {
+		allowed := name != strings.ToLower(policy.APIServer) && slices.ContainsFunc(policy.DNS, func(p string) bool { return matches(p, asked.node, name) })
+		if reserved(name) || !slices.Contains(known.names, name) && !allowed {
 			foreign = append(foreign, name)
 		}
 	}
 	for _, ip := range asked.ips {
-		if !slices.Contains(known.ips, ip) && !slices.ContainsFunc(policy.CIDRs, func(p netip.Prefix) bool { return p.Contains(ip) }) {
+		allowed := ip.String() != policy.APIServer && slices.ContainsFunc(policy.CIDRs, func(p netip.Prefix) bool { return p.Contains(ip) })
+		if !slices.Contains(known.ips, ip) && !allowed {
 			foreign = append(foreign, ip.String())
 		}
 	}
 	return foreign
 }
 
-// matches reports whether a name is one of a pattern. A star does not match a dot, as in certificates.
+// reserved reports whether a name is the API server's or a Service's, which no node has, whoever says so: a kubelet with a bootstrap token
+// chooses the name of its node.
+func reserved(name string) bool {
+	labels := strings.Split(name, ".")
+	return labels[0] == "kubernetes" || name == "localhost" || slices.Contains(labels[1:], "svc") || strings.HasSuffix(name, ".cluster.local")
+}
+
+// matches reports whether a name is one of a pattern. A star does not match a dot, as in certificates, nor does {node}: the name of a node may
+// be that of any machine.
 func matches(pattern, node, name string) bool {
+	if strings.Contains(node, ".") && strings.Contains(strings.ToLower(pattern), nodePlaceholder) {
+		return false
+	}
 	pattern = strings.ReplaceAll(strings.ToLower(pattern), nodePlaceholder, node)
 	want, have := strings.Split(pattern, "."), strings.Split(name, ".")
 	return slices.EqualFunc(want, have, func(label, text string) bool {

@@ -31,6 +31,13 @@ func TestDecide(t *testing.T) {
 			p.CIDRs = []netip.Prefix{netip.MustParsePrefix(cidr)}
 		}
 	}
+	called := func(node string) change {
+		return func(r *request, _ *facts, _ *policy) { r.node, r.names = node, append(r.names, node) }
+	}
+	reports := func(name string) change {
+		return func(_ *request, f *facts, _ *policy) { f.names = append(f.names, name) }
+	}
+	apiServer := func(host string) change { return func(_ *request, _ *facts, p *policy) { p.APIServer = host } }
 	denying := func(d denyPolicy) change { return func(_ *request, _ *facts, p *policy) { p.Deny = d } }
 	invalid := func(r *request, _ *facts, _ *policy) { r.problems = []string{"it is forged"} }
 	noNode := func(_ *request, f *facts, _ *policy) { *f = facts{} }
@@ -61,6 +68,15 @@ func TestDecide(t *testing.T) {
 		"a pattern in capitals":               {[]change{ask("x.rack.example"), allow("*.RACK.example")}, approve, ReasonApproved, "", 0},
 		"a star is no dot":                    {[]change{ask("a.b.rack.example"), allow("*.rack.example")}, wait, ReasonNotReported, "a.b.rack.example", 0},
 		"a star is not everything":            {[]change{ask("kubernetes.default.svc"), allow("*")}, wait, ReasonNotReported, "kubernetes", 0},
+		"an address of the API server":        {[]change{askIP("10.9.0.1"), allowIP("10.9.0.0/16"), apiServer("10.9.0.1")}, wait, ReasonNotReported, "10.9.0.1", 0},
+		"a name of the API server":            {[]change{ask("api.example"), allow("*.example"), apiServer("API.example")}, wait, ReasonNotReported, "api.example", 0},
+		"a node called like the API server":   {[]change{called("kubernetes.default.svc"), allow("{node}")}, wait, ReasonNotReported, "kubernetes.default.svc", 0},
+		"in one label":                        {[]change{called("kubernetes"), allow("{node}")}, wait, ReasonNotReported, "kubernetes", 0},
+		"in the domain of the cluster":        {[]change{called("kubernetes.default.svc.cluster.local"), allow("{node}")}, wait, ReasonNotReported, "kubernetes", 0},
+		"a node called like somebody":         {[]change{called("registry.example.com"), allow("{node}")}, wait, ReasonNotReported, "registry.example.com", 0},
+		"a Service":                           {[]change{ask("web.default.svc"), allow("*.default.svc")}, wait, ReasonNotReported, "web.default.svc", 0},
+		"the API server, by the cloud":        {[]change{called("kubernetes"), reports("kubernetes")}, wait, ReasonNotReported, "kubernetes", 0},
+		"a node called like others":           {[]change{called("kubernetes-7"), allow("{node}")}, approve, ReasonApproved, "", 0},
 		"an address in an allowed network":    {[]change{askIP("10.9.0.1"), allowIP("10.9.0.0/16")}, approve, ReasonApproved, "", 0},
 		"an address outside of it":            {[]change{askIP("10.8.0.1"), allowIP("10.9.0.0/16")}, wait, ReasonNotReported, "10.8.0.1", 0},
 		"forged":                              {[]change{invalid}, wait, ReasonInvalid, "it is forged", 0},

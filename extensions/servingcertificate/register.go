@@ -3,6 +3,7 @@ package servingcertificate
 import (
 	"context"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -51,7 +52,7 @@ type servingCertificateFlags struct {
 func (f *servingCertificateFlags) add(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.policy.DNS, "kubelet-serving-allowed-dns", nil,
 		"DNS names that serving certificates of kubelets may have beyond those that the cloud reports: names in which * stands for characters "+
-			"other than a dot, and {node} for the name of the node.")
+			"other than a dot, and {node} for the name of a node that is one label.")
 	flags.StringSliceVar(&f.cidrs, "kubelet-serving-allowed-cidrs", nil,
 		"Networks whose addresses serving certificates of kubelets may have beyond those that the cloud reports, for every node.")
 	flags.StringVar(&f.deny, "kubelet-serving-deny", f.deny,
@@ -103,5 +104,9 @@ func invalid(flag string, value any, problem string) error {
 }
 
 func (f *servingCertificateFlags) newController(ctx context.Context, environment ccm.Environment) (manager.Runnable, error) {
-	return newApprover(ctx, environment, f.policy)
+	policy := f.policy
+	if at, err := url.Parse(environment.Config.Host); err == nil {
+		policy.APIServer = at.Hostname()
+	}
+	return newApprover(ctx, environment, policy)
 }
