@@ -2,8 +2,11 @@ package autoscaler
 
 import (
 	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -121,4 +124,15 @@ func (c *certificates) load() *loaded {
 		c.current = now
 	}
 	return c.current
+}
+
+// seal is a deletion.Sealer by the server's private key, which the manager alone has, on all replicas. Where it is replaced, what waits for its
+// deletion has to be asked for again.
+func (c *certificates) seal(text string) string {
+	c.mu.Lock()
+	key := sha256.Sum256(c.current.key)
+	c.mu.Unlock()
+	mac := hmac.New(sha256.New, key[:])
+	_, _ = mac.Write([]byte(text))
+	return hex.EncodeToString(mac.Sum(nil))
 }

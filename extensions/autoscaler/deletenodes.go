@@ -204,7 +204,7 @@ func (s *service) mark(ctx context.Context, group string, nodes []*corev1.Node) 
 	for _, node := range nodes {
 		writes.Go(func() error {
 			intent := deletion.Intent{Group: group, ProviderID: node.Spec.ProviderID, At: time.Now().UTC()}
-			patch, err := deletion.Begin(node, intent)
+			patch, err := deletion.Begin(node, intent, s.pending.sealer)
 			if err != nil {
 				return err
 			}

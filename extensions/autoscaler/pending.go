@@ -20,6 +20,7 @@ const lag = 10 * time.Second
 // pending knows which instances are to be deleted: by the nodes, and those that this process has just written to nodes.
 type pending struct {
 	cached client.Reader
+	sealer deletion.Sealer
 	now    func() time.Time
 
 	mu     sync.Mutex
@@ -32,8 +33,8 @@ type mark struct {
 	at    time.Time
 }
 
-func newPending(cached client.Reader) *pending {
-	return &pending{cached: cached, now: time.Now, recent: map[string]mark{}}
+func newPending(cached client.Reader, sealer deletion.Sealer) *pending {
+	return &pending{cached: cached, sealer: sealer, now: time.Now, recent: map[string]mark{}}
 }
 
 // of returns the instances of a group that are to be deleted, by provider ID.
@@ -42,7 +43,7 @@ func (p *pending) of(ctx context.Context, group string) (map[string]types.NodeNa
 	if err := p.cached.List(ctx, &list, client.MatchingFields{deletion.ByIntent: deletion.IndexValue}, client.UnsafeDisableDeepCopy); err != nil { // only read
 		return nil, fmt.Errorf("listing the nodes that are to be deleted: %w", err)
 	}
-	leaving := deletion.Pending(list.Items, group)
+	leaving := deletion.Pending(list.Items, group, p.sealer)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()

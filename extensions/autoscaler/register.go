@@ -129,7 +129,7 @@ func (f *nodeGroupFlags) newController(ctx context.Context, environment ccm.Envi
 	if err != nil {
 		return nil, err
 	}
-	controller, err := nodegroups.New(environment, capabilities, ours, f.balancerWait)
+	controller, err := nodegroups.New(environment, capabilities, ours, server.certificates.seal, f.balancerWait)
 	if err != nil {
 		return nil, err
 	}

@@ -56,7 +56,7 @@ func newServer(environment ccm.Environment, groups provider.NodeGroups, ours fun
 	return &server{
 		address: address, certificates: certificates, metrics: metrics, log: environment.Logger,
 		service: &service{
-			groups: groups, observer: newObserver(groups, metrics, environment.Logger), pending: newPending(cached), cached: cached,
+			groups: groups, observer: newObserver(groups, metrics, environment.Logger), pending: newPending(cached, certificates.seal), cached: cached,
 			live: environment.Manager.GetAPIReader(), writer: environment.Client, ours: ours, metrics: metrics, log: environment.Logger,
 		},
 	}, nil

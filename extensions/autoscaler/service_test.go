@@ -61,7 +61,7 @@ func serving(t testing.TB, groups provider.NodeGroups, nodes client.Client) *ser
 	o := newObserver(groups, newMetrics(nil), logr.Discard())
 	o.begin(context.Background())
 	return &service{
-		groups: groups, observer: o, pending: newPending(nodes), cached: nodes, live: nodes, writer: nodes,
+		groups: groups, observer: o, pending: newPending(nodes, func(text string) string { return "sealed " + text }), cached: nodes, live: nodes, writer: nodes,
 		ours: func(*corev1.Node) bool { return true }, metrics: newMetrics(nil), log: logr.Discard(),
 	}
 }

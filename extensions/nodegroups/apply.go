@@ -35,6 +35,8 @@ const (
 var (
 	// errChanged is a node that has changed since it was decided about. It is looked at again.
 	errChanged = errors.New("the node has changed, or its deletion was taken back")
+	// errUnproven is an intent that the manager did not write, or wrote under another key.
+	errUnproven = &refusedError{"the annotation " + deletion.Annotation + " is not sealed by this manager: the Cluster Autoscaler has to ask for it (again)"}
 	// errForeign is a node that is not ours.
 	errForeign = &refusedError{"it is not a node of this cloud controller manager"}
 )

@@ -39,7 +39,7 @@ type Deleter struct {
 // New returns a controller that has not started yet. The cache of the environment's Manager has the indexes of package deletion. Ours reports whether
 // a node is one that this cloud controller manager looks after; wait is how long load balancers may take to let go of a node, zero for
 // DefaultBalancerWait.
-func New(environment ccm.Environment, capabilities provider.Capabilities, ours func(*corev1.Node) bool, wait time.Duration) (*Deleter, error) {
+func New(environment ccm.Environment, capabilities provider.Capabilities, ours func(*corev1.Node) bool, sealer deletion.Sealer, wait time.Duration) (*Deleter, error) {
 	var list listBalancers // nil: the provider has no such list
 	if capabilities.ListLoadBalancers != nil {
 		list = func(ctx context.Context) ([]provider.LoadBalancer, error) {
@@ -51,7 +51,7 @@ func New(environment ccm.Environment, capabilities provider.Capabilities, ours f
 	again := func(node string) { enqueuer.Add(types.NamespacedName{Name: node}, 0) }
 	reconciler := &reconciler{
 		cached: environment.Client, live: environment.Manager.GetAPIReader(), client: environment.Client, recorder: environment.Recorder,
-		groups: capabilities.NodeGroups, ours: ours, balancers: newBalancers(environment.Client, list, beside, again),
+		groups: capabilities.NodeGroups, ours: ours, sealer: sealer, balancers: newBalancers(environment.Client, list, beside, again),
 		wait: cmp.Or(wait, DefaultBalancerWait), state: state, beside: beside, again: again,
 		metrics: newMetrics(environment.Registerer, state.count), limiter: &kit.EventLimiter{},
 	}

@@ -28,6 +28,7 @@ import (
 type groups struct {
 	provider.NodeGroups
 	instances []provider.NodeGroupInstance
+	min       int
 	statusErr error
 	deleted   []string
 	hang      chan struct{}
@@ -36,6 +37,13 @@ type groups struct {
 func (g *groups) NodeGroupStatus(context.Context, string) (provider.NodeGroupStatus, error) {
 	return provider.NodeGroupStatus{TargetSize: len(g.instances), Instances: g.instances}, g.statusErr
 }
+
+func (g *groups) ListNodeGroups(context.Context) ([]provider.NodeGroup, error) {
+	return []provider.NodeGroup{{ID: "g", Min: g.min, Max: 9}}, nil
+}
+
+// sealer is that of the tests.
+func sealer(text string) string { return "sealed " + text }
 
 func (g *groups) DeleteNodeGroupInstances(_ context.Context, _ string, ids []string) error {
 	if g.hang != nil {
@@ -48,7 +56,9 @@ func (g *groups) DeleteNodeGroupInstances(_ context.Context, _ string, ids []str
 // marked is a node that is to be deleted.
 func marked(t *testing.T, name string, edits ...func(*corev1.Node)) *corev1.Node {
 	t.Helper()
-	text, err := json.Marshal(deletion.Intent{Group: "g", ProviderID: "x://" + name, At: time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)})
+	intent := deletion.Intent{Group: "g", ProviderID: "x://" + name, At: time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)}
+	intent.Seal = sealer("uid-" + name + "\x00g\x00x://" + name + "\x002026-11-23T00:00:00Z")
+	text, err := json.Marshal(intent)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,9 +97,42 @@ func reconciling(t *testing.T, cached, live client.Client, of provider.NodeGroup
 	beside, state := &beside{}, newState()
 	beside.begin(t.Context())
 	return &reconciler{
-		cached: cached, live: live, client: live, recorder: record.NewFakeRecorder(100), groups: of, ours: func(*corev1.Node) bool { return true },
+		cached: cached, live: live, client: live, recorder: record.NewFakeRecorder(100), groups: of, ours: func(*corev1.Node) bool { return true }, sealer: sealer,
 		balancers: newBalancers(cached, nil, beside, func(string) {}), wait: time.Minute, state: state, beside: beside, again: func(string) {},
 		metrics: newMetrics(nil, state.count), limiter: &kit.EventLimiter{},
+	}
+}
+
+// TestForgedIntents has a kubelet register a node with the provider ID of an instance that has no node yet, with the taint and an annotation of its
+// own or one of another node: nothing is deleted. Nor is an instance that the group cannot do without by now.
+func TestForgedIntents(t *testing.T) {
+	intent := marked(t, "a").Annotations[deletion.Annotation]
+	for name, c := range map[string]struct {
+		node *corev1.Node
+		min  int
+		err  string
+	}{
+		"nobody asked for it": {marked(t, "worker-7", func(n *corev1.Node) {
+			n.Spec.ProviderID = "x://a"
+			n.Annotations[deletion.Annotation] = `{"group":"g","providerID":"x://a","at":"2026-01-01T00:00:00Z"}`
+		}), 0, "is not sealed by this manager"},
+		"it was asked for of another node": {marked(t, "worker-7", func(n *corev1.Node) {
+			n.Spec.ProviderID, n.Annotations[deletion.Annotation] = "x://a", intent
+		}), 0, "is not sealed by this manager"},
+		"the group is at its minimum": {marked(t, "a"), 2, `would have 1, and its minimum is 2`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			of := &groups{min: c.min, instances: []provider.NodeGroupInstance{{ProviderID: "x://a"}, {ProviderID: "x://b"}}}
+			api := clientOf(t, c.node)
+			intent, err := deletion.Of(c.node)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = reconciling(t, api, api, of).delete(t.Context(), c.node, *intent, "")
+			if err == nil || !strings.Contains(err.Error(), c.err) || len(of.deleted) > 0 {
+				t.Errorf("error %v, want %q; deleted are %v", err, c.err, of.deleted)
+			}
+		})
 	}
 }
 
@@ -141,7 +184,7 @@ func TestLastLook(t *testing.T) {
 func TestOneOfAGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		other := marked(t, "c")
-		other.Annotations[deletion.Annotation] = strings.Replace(other.Annotations[deletion.Annotation], `"g"`, `"other"`, 1)
+		other.Annotations[deletion.Annotation] = strings.NewReplacer(`"g"`, `"other"`, `\u0000g\u0000`, `\u0000other\u0000`).Replace(other.Annotations[deletion.Annotation])
 		nodes := clientOf(t, marked(t, "a"), marked(t, "b"), other)
 		stuck := make(chan struct{})
 		of := &byGroup{"g": {hang: stuck}, "other": {}}

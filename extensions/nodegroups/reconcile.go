@@ -29,6 +29,7 @@ type reconciler struct {
 	recorder  record.EventRecorder
 	groups    provider.NodeGroups
 	ours      func(*corev1.Node) bool
+	sealer    deletion.Sealer
 	balancers *balancers
 	wait      time.Duration
 	state     *state
@@ -136,6 +137,8 @@ func (r *reconciler) confirm(ctx context.Context, seen *corev1.Node) (*corev1.No
 		return nil, errChanged
 	case !r.ours(node):
 		return nil, errForeign
+	case !now.Proven(r.sealer, node):
+		return nil, errUnproven
 	}
 	return node, nil
 }
@@ -151,6 +154,9 @@ func (r *reconciler) instanceOf(ctx context.Context, node *corev1.Node, intent d
 	if i < 0 {
 		return nil, nil
 	}
+	if err := r.keepsMinimum(ctx, intent.Group, status, status.Instances[i]); err != nil {
+		return nil, err
+	}
 	holders, err := deletion.Holders(ctx, r.cached, intent.ProviderID)
 	if err != nil {
 		return nil, err
@@ -159,4 +165,21 @@ func (r *reconciler) instanceOf(ctx context.Context, node *corev1.Node, intent d
 		return nil, &refusedError{problem}
 	}
 	return &status.Instances[i], nil
+}
+
+// keepsMinimum returns why a group must not lose an instance, nil if it may. The autoscaler asked a while ago, and the group may have changed.
+func (r *reconciler) keepsMinimum(ctx context.Context, group string, status provider.NodeGroupStatus, instance provider.NodeGroupInstance) error {
+	if instance.Error != nil || instance.State == provider.NodeGroupInstanceDeleting {
+		return nil
+	}
+	groups, err := r.groups.ListNodeGroups(ctx)
+	if err != nil {
+		return fmt.Errorf("listing node groups: %w", err)
+	}
+	for _, one := range groups {
+		if one.ID == group && status.TargetSize-1 < one.Min {
+			return &refusedError{fmt.Sprintf("the node group %q would have %d, and its minimum is %d", group, status.TargetSize-1, one.Min)}
+		}
+	}
+	return nil
 }

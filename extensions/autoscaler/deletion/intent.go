@@ -5,10 +5,12 @@ package deletion
 
 import (
 	"context"
+	"crypto/hmac"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,6 +38,21 @@ type Intent struct {
 	ProviderID string `json:"providerID"`
 	// At is when it was asked for.
 	At time.Time `json:"at"`
+	// Seal proves that the manager wrote the intent, on this very Node: a kubelet may write what it likes on its own.
+	Seal string `json:"seal"`
+}
+
+// Sealer returns the seal of a text, by a secret that no kubelet has.
+type Sealer func(text string) string
+
+// seal returns the seal of an intent on a node.
+func (i Intent) seal(by Sealer, node types.UID) string {
+	return by(strings.Join([]string{string(node), i.Group, i.ProviderID, i.At.UTC().Format(time.RFC3339Nano)}, "\x00"))
+}
+
+// Proven reports whether the manager wrote an intent on a node.
+func (i Intent) Proven(by Sealer, node *corev1.Node) bool {
+	return hmac.Equal([]byte(i.Seal), []byte(i.seal(by, node.UID)))
 }
 
 // errNoIntent is why Of returns none.
@@ -66,9 +83,10 @@ func Announced(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == Taint })
 }
 
-// Begin returns a JSON patch that writes an intent, and keeps the node out of load balancers if it is not already. It takes effect only
+// Begin returns a JSON patch that writes an intent with its seal, and keeps the node out of load balancers if it is not already. It takes effect only
 // on the very node that was looked at, with the same taints.
-func Begin(node *corev1.Node, intent Intent) (jsonpatch.Patch, error) {
+func Begin(node *corev1.Node, intent Intent, by Sealer) (jsonpatch.Patch, error) {
+	intent.Seal = intent.seal(by, node.UID)
 	text, err := json.Marshal(intent)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the intent: %w", err)
@@ -107,11 +125,11 @@ func set(path string, current map[string]string, key, value string) jsonpatch.Pa
 	return jsonpatch.Patch{{Op: "add", Path: jsonpatch.Member(path, key), Value: value}}
 }
 
-// Pending returns the instances of a group that are to be deleted and whose nodes are still there, by provider ID.
-func Pending(nodes []corev1.Node, group string) map[string]types.NodeName {
+// Pending returns the instances of a group that are to be deleted, as seals prove, and whose nodes are still there, by provider ID.
+func Pending(nodes []corev1.Node, group string, by Sealer) map[string]types.NodeName {
 	pending := map[string]types.NodeName{}
 	for i := range nodes {
-		if intent, err := Of(&nodes[i]); err == nil && intent != nil && intent.Group == group {
+		if intent, err := Of(&nodes[i]); err == nil && intent != nil && intent.Group == group && intent.Proven(by, &nodes[i]) {
 			pending[intent.ProviderID] = types.NodeName(nodes[i].Name)
 		}
 	}
