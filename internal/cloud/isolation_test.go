@@ -127,14 +127,6 @@ func TestErrorsOfUsers(t *testing.T) {
 	})
 }
 
-func (m *misbehaving) total(objects []string) int {
-	total := 0
-	for _, object := range objects {
-		total += m.called(object)
-	}
-	return total
-}
-
 // TestThrottledServices slow neither nodes nor, when it is their own matter, other Services.
 func TestThrottledServices(t *testing.T) {
 	const nodes = 300
