@@ -68,7 +68,7 @@ func (f *fixture) start(t *testing.T) *harness.Manager {
 			inventory := instances.New(instances.Options{Cloud: decorated, Registerer: parts.Registry})
 			rules := ownership.Rules{ProviderName: f.prefix, Schemes: []string{f.prefix}}
 			return controller.New(context.Background(), ccm.Environment{
-				Manager: parts.Manager, Client: parts.GetClient(), Recorder: parts.Recorder, Registerer: parts.Registry, Logger: parts.Logger,
+				Manager: parts.Manager, Config: parts.GetConfig(), Client: parts.GetClient(), Recorder: parts.Recorder, Registerer: parts.Registry, Logger: parts.Logger,
 				Instances: func() (ccm.Instances, error) { return known{inventory, rules}, nil },
 			})
 		},
