@@ -7,11 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -234,14 +237,39 @@ func (p *Program) Tail() string {
 	return string(bytes.Join(lines[max(0, len(lines)-tailLines):], []byte("\n")))
 }
 
-// FreePort returns a port of loopback that nobody uses. Somebody may take it before the program does, which then ends.
+// The range of FreePort. It is below the ports from which the kernel chooses for outgoing connections, which could take one before
+// the program listens, and below those of Services.
+const firstFreePort, lastFreePort = 20000, 29999
+
+// FreePort returns a TCP port of loopback on which no program listens. No other call returns the port while this process runs, in
+// this or any other process: a UDP socket on the same port marks it as taken.
 func FreePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
+	const ports = lastFreePort - firstFreePort + 1
+	start := rand.IntN(ports)
+	for i := range ports {
+		port := firstFreePort + (start+i)%ports
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		mark, err := net.ListenPacket("udp", address)
+		if err != nil {
+			continue
+		}
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			_ = mark.Close()
+			continue
+		}
+		takenPorts.Lock()
+		takenPorts.marks = append(takenPorts.marks, mark)
+		takenPorts.Unlock()
+		return port, listener.Close()
 	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	return port, listener.Close()
+	return 0, fmt.Errorf("find a free port: all from %d to %d are taken", firstFreePort, lastFreePort)
+}
+
+// takenPorts keeps the marks of FreePort: a socket that is garbage is closed.
+var takenPorts struct {
+	sync.Mutex
+	marks []net.PacketConn
 }
 
 // awaitProbe is how often a condition is looked at while something starts.

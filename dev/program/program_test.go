@@ -68,3 +68,17 @@ func TestStopKillsWhatDoesNotEnd(t *testing.T) {
 		t.Errorf("it ended with %v, want a kill", p.State())
 	}
 }
+
+func TestFreePortReturnsNoPortTwice(t *testing.T) {
+	seen := make(map[int]bool)
+	for range 500 {
+		port, err := FreePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[port] {
+			t.Fatalf("port %d was returned twice", port)
+		}
+		seen[port] = true
+	}
+}

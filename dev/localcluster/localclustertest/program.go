@@ -44,7 +44,7 @@ func AwaitEnd(t testing.TB, running *program.Program) (exitCode int) {
 	return running.State().ExitCode()
 }
 
-// FreePort returns a port of loopback on which nobody listens. Another process may take it before the caller does.
+// FreePort is [program.FreePort].
 func FreePort(t testing.TB) string {
 	t.Helper()
 	port, err := program.FreePort()
