@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -174,9 +175,7 @@ func (c *call) end(err error) {
 			attribute.Float64("cloud.waited_seconds", c.waited.Seconds()),
 		)
 	}
-	switch outcome {
-	case outcomeOK, outcomeNotFound, outcomeNotImplemented, outcomeRetry:
-	default:
+	if names.IsCallFailure(outcome) {
 		c.span.SetStatus(codes.Error, err.Error())
 	}
 	c.span.End()

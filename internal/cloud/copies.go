@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"maps"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -18,9 +19,23 @@ func copiesOf(nodes []*v1.Node) []*v1.Node {
 	}
 	copies := make([]*v1.Node, len(nodes))
 	for i, node := range nodes {
-		copies[i] = node.DeepCopy()
+		copies[i] = copyOfNode(node)
 	}
 	return copies
+}
+
+// copyOfNode copies what a plugin may change in place. Each load balancer gets all nodes of the cluster, and a deep copy of them took most of the
+// processor time of an Ensure.
+func copyOfNode(node *v1.Node) *v1.Node {
+	if node == nil {
+		return nil
+	}
+	own := *node
+	own.Labels, own.Annotations = maps.Clone(node.Labels), maps.Clone(node.Annotations)
+	own.Finalizers, own.OwnerReferences = slices.Clone(node.Finalizers), slices.Clone(node.OwnerReferences)
+	own.Spec.Taints, own.Spec.PodCIDRs = slices.Clone(node.Spec.Taints), slices.Clone(node.Spec.PodCIDRs)
+	own.Status.Addresses, own.Status.Conditions = slices.Clone(node.Status.Addresses), slices.Clone(node.Status.Conditions)
+	return &own
 }
 
 func copyOfRoute(route *cloudprovider.Route) *cloudprovider.Route {

@@ -8,6 +8,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -53,12 +54,12 @@ func RetryAfter(err error) (time.Duration, bool) {
 
 // The outcomes of a call, as the label of a metric.
 const (
-	outcomeOK             = "ok"
-	outcomeNotFound       = "not_found"
-	outcomeNotImplemented = "not_implemented"
+	outcomeOK             = names.CallOK
+	outcomeNotFound       = names.CallNotFound
+	outcomeNotImplemented = names.CallNotImplemented
 	outcomeThrottled      = "throttled"
 	outcomeTerminal       = "terminal"
-	outcomeRetry          = "retry"
+	outcomeRetry          = names.CallRetry
 	outcomeTimeout        = "timeout"
 	outcomeCanceled       = "canceled"
 	outcomeError          = "error"

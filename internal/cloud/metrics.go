@@ -27,7 +27,7 @@ type metrics struct {
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
 	factory := promauto.With(registerer)
-	return &metrics{
+	m := &metrics{
 		calls: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: names.MetricCloudCalls,
 			Help: "Calls to the cloud through the plugin, by the plugin's method and by outcome. A listing counts once.",
@@ -52,7 +52,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		}, []string{"operation"}),
 		inFlight: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: names.MetricCloudCallsInFlight,
-			Help: "Calls to the cloud that are under way, by group, without those that are outstanding.",
+			Help: "Calls to the cloud that are under way, by group, without outstanding ones.",
 		}, []string{"group"}),
 		waiting: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: names.MetricCloudCallsWaiting,
@@ -75,6 +75,10 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Help: "Calls that have not returned for so long that they no longer counted as under way, by group.",
 		}, []string{"group"}),
 	}
+	for name := range operations { // an alert on an increase needs a value from before the first panic
+		m.panics.WithLabelValues(name)
+	}
+	return m
 }
 
 func (m *metrics) observe(operation, outcome string, took time.Duration) {

@@ -79,6 +79,28 @@ func TestAsManyCallsAsFromTheReference(t *testing.T) {
 	}
 }
 
+// TestManyCallsByAFlag: the calls under way grow to what the flag says within a few answers, and all calls take hardly longer than that many at once.
+func TestManyCallsByAFlag(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const atOnce, calls = 20, 200
+		m := newMisbehaving(Options{Concurrency: Concurrency{NodeSyncs: atOnce}})
+		var all sync.WaitGroup
+		began := time.Now()
+		for _, object := range numbered("n", calls) {
+			m.set(func(context.Context) error { time.Sleep(usual); return nil }, object)
+			all.Go(func() {
+				if err := m.node(WithPriority(t.Context(), PriorityNewNode), object); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if took, most := time.Since(began), (calls/atOnce+2)*usual; took > most {
+			t.Errorf("%d calls took %s, want at most %s", calls, took, most)
+		}
+	})
+}
+
 // TestCallsAboutOneServiceFollowEachOther, whatever they do.
 func TestCallsAboutOneServiceFollowEachOther(t *testing.T) {
 	inVirtualTime(t, Options{}, func(t *testing.T, m *misbehaving) {

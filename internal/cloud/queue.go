@@ -365,10 +365,8 @@ func (q *queue) leave(w *waiter, result outcome) (late bool) {
 	case result.answered():
 		o.refusals, g.holds = 0, 0
 		g.quota.accept(w.ticket, now)
-		if q.declared {
-			reading, _ := g.reading(now)
-			g.window = g.window.answered(reading+1, g.quota.rate == 0 && g.waiting() > 0)
-		}
+		reading, _ := g.reading(now)
+		g.window = g.window.answered(reading+1, g.quota.rate == 0 && g.waiting() > 0)
 	}
 	q.dispatch()
 	return false
