@@ -28,6 +28,8 @@ const (
 	// removalDelay is how long load balancers wait at most after a target was excluded or its Node deleted: nodes that leave together are one
 	// change.
 	removalDelay = time.Second
+	// lookPause is the least time between two looks for targets that were lost: each goes through all nodes, which join by the thousand.
+	lookPause = removalDelay / 4
 	// listAgain is the pause after the nodes could not be listed.
 	listAgain = 10 * time.Second
 )
@@ -233,26 +235,41 @@ func (t *targets) await(ctx context.Context, failed bool) bool {
 // gather makes one of changes that follow each other closely. Targets that come may wait until the nodes are still; those that go do not. It
 // returns false when ctx ends.
 func (t *targets) gather(ctx context.Context) bool {
-	gathering := kit.Debounce{Quiet: t.quiet, Most: t.delay}
+	gathering, leaving := kit.Debounce{Quiet: t.quiet, Most: t.delay}, kit.Debounce{Quiet: removalDelay, Most: removalDelay}
 	var all, removals kit.Burst
-	for {
+	var looked time.Time
+	all.Add(time.Now())
+	for due, losing := true, false; ; {
 		now := time.Now()
-		all.Add(now)
+		wait := looked.Add(lookPause).Sub(now)
+		if due && wait <= 0 {
+			if losing = t.loses(ctx); losing {
+				removals.Add(now)
+			}
+			looked, due = now, false
+		}
 		left := gathering.Left(all, now)
-		if t.loses(ctx) {
-			removals.Add(now)
-			left = min(left, kit.Debounce{Quiet: removalDelay, Most: removalDelay}.Left(removals, now))
+		if losing {
+			left = min(left, leaving.Left(removals, now))
+		}
+		looks := due && wait < left
+		if looks {
+			left = wait
 		}
 		timer := time.NewTimer(left)
 		select {
 		case <-t.changed:
-			timer.Stop()
+			all.Add(time.Now())
+			due = true
 		case <-timer.C:
-			return true
+			if !looks {
+				return true
+			}
 		case <-ctx.Done():
 			timer.Stop()
 			return false
 		}
+		timer.Stop()
 	}
 }
 
