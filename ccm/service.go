@@ -48,13 +48,13 @@ func (f *serviceFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.classes.Default, "load-balancer-default-class", f.classes.Default,
 		"Whether it gives load balancers to Services without spec.loadBalancerClass too.")
 	flags.DurationVar(&f.targetDelay, "load-balancer-target-delay", f.targetDelay,
-		"How long load balancers wait at most for a burst of changes of the nodes to be over, so that it is one change for each of them.")
+		"How long load balancers wait at most for a burst of changes of the nodes to be over: it is then one change for each of them.")
 	flags.DurationVar(&f.driftCheckPeriod, "load-balancer-drift-check-period", f.driftCheckPeriod,
 		"How often all load balancers are compared with the cloud, to repair what was changed or deleted there. 0: never.")
 	flags.IntVar(&f.driftCheckCalls, "load-balancer-drift-check-calls", f.driftCheckCalls,
 		"Maximum drift-check calls for single load balancers per minute. A check of all takes longer where there are many and the provider cannot list them.")
 	flags.BoolVar(&f.collectOrphans, "collect-orphans", f.collectOrphans,
-		"Delete load balancers that this cluster made and that belong to no Service any more. They are reported in any case. The provider has to list load balancers and mark them with the cluster's UID.")
+		"Delete load balancers that this cluster made and that no longer have a Service. They are reported in any case. The provider has to list load balancers and mark them with the cluster's UID.")
 }
 
 func (f *serviceFlags) validate() []error {
@@ -89,10 +89,6 @@ func (f *serviceFlags) newController(_ context.Context, environment Environment)
 	if writes < 0 {
 		return nil, invalid("concurrent-service-syncs", writes, "must not be negative")
 	}
-	instances, err := environment.inventory()
-	if err != nil {
-		return nil, err
-	}
 	period := f.driftCheckPeriod
 	if period == 0 {
 		period = -1 // to the controller zero is its default
@@ -104,7 +100,6 @@ func (f *serviceFlags) newController(_ context.Context, environment Environment)
 		Recorder:         environment.Recorder,
 		Cloud:            environment.Cloud,
 		ClusterName:      environment.ClusterName,
-		Inventory:        instances,
 		Owners:           environment.owners,
 		Classes:          f.classes,
 		Writes:           writes,

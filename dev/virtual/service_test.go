@@ -20,7 +20,7 @@ import (
 func serviceController(r *run) (controller, error) {
 	return service.New(service.Options{
 		Client: r.client, LiveReader: r.cluster, Cache: r.caches, Recorder: r.events, Cloud: r.decorated, ClusterName: "cluster",
-		Inventory: r.inventory, Owners: r.owners, Classes: service.Classes{Default: true}, Writes: 4, Logger: logr.Discard(),
+		Owners: r.owners, Classes: service.Classes{Default: true}, Writes: 4, Logger: logr.Discard(),
 	})
 }
 

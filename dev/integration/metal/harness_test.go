@@ -85,10 +85,9 @@ func startManager(t *testing.T, pools []config.Pool) (*harness.Manager, *ipam.Al
 		}
 		unwrapped := plugin{Allocator: addresses}
 		decorated := cloud.Decorate(unwrapped, cloud.Options{Registerer: parts.Registry})
-		inventory := instances.New(instances.Options{Cloud: decorated})
 		controller, err := service.New(service.Options{
 			Client: parts.GetClient(), LiveReader: parts.GetAPIReader(), Cache: parts.GetCache(), Recorder: parts.Recorder,
-			Cloud: decorated, ClusterName: "kubernetes", Inventory: inventory,
+			Cloud: decorated, ClusterName: "kubernetes",
 			Owners: instances.NewOwners(ownership.Rules{ProviderName: "metal"}), Classes: service.Classes{Default: true},
 			Registerer: parts.Registry, Logger: parts.Logger, TargetQuiet: 50 * time.Millisecond,
 			FirstRetry: time.Hour, LongestRetry: time.Hour, DriftCheckPeriod: 300 * time.Millisecond, CollectOrphans: true,

@@ -51,11 +51,10 @@ func startManager(t *testing.T, in *localcluster.Cluster, plugin cloudprovider.I
 func builder(plugin cloudprovider.Interface, edits ...func(*service.Options)) func(harness.Parts) (ctrl.Runnable, error) {
 	return func(parts harness.Parts) (ctrl.Runnable, error) {
 		decorated := cloud.Decorate(plugin, cloud.Options{Registerer: parts.Registry})
-		inventory := instances.New(instances.Options{Cloud: decorated})
 		rules := ownership.Rules{ProviderName: plugin.ProviderName(), Schemes: provider.CapabilitiesOf(plugin).ProviderIDSchemes}
 		options := service.Options{
 			Client: parts.GetClient(), LiveReader: parts.GetAPIReader(), Cache: parts.GetCache(), Recorder: parts.Recorder,
-			Cloud: decorated, ClusterName: "kubernetes", Inventory: inventory, Owners: instances.NewOwners(rules),
+			Cloud: decorated, ClusterName: "kubernetes", Owners: instances.NewOwners(rules),
 			Classes: service.Classes{Default: true}, Registerer: parts.Registry, Logger: parts.Logger,
 			TargetQuiet: 300 * time.Millisecond, TargetDelay: 20 * time.Second,
 			FirstRetry: 50 * time.Millisecond, LongestRetry: time.Second, DriftCheckPeriod: never,

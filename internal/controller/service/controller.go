@@ -48,7 +48,7 @@ const spareWorkers = 7
 // server, another one has its place in the cloud already.
 func workersFor(writes int) int { return 2*writes + spareWorkers }
 
-// Options are what the controller works with. Client, LiveReader, Cache, Recorder, Cloud and Inventory are required.
+// Options are what the controller works with. Client, LiveReader, Cache, Recorder and Cloud are required.
 type Options struct {
 	// Client reads from Cache and writes with the controller's identity.
 	Client client.Client
@@ -62,8 +62,6 @@ type Options struct {
 	Cloud cloudprovider.Interface
 	// ClusterName is the name of the cluster that the plugin gets.
 	ClusterName string
-	// Inventory knows what the cloud has answered about instances. This controller has no questions of its own.
-	Inventory *instances.Inventory
 	// Owners knows whose nodes are.
 	Owners *instances.Owners
 	// Classes say which Services are ours.
@@ -154,8 +152,7 @@ func (o *Options) complete() error {
 	err := required.Check("service controller",
 		required.Option{Name: "Client", Missing: o.Client == nil}, required.Option{Name: "LiveReader", Missing: o.LiveReader == nil},
 		required.Option{Name: "Cache", Missing: o.Cache == nil}, required.Option{Name: "Recorder", Missing: o.Recorder == nil},
-		required.Option{Name: "Cloud", Missing: o.Cloud == nil}, required.Option{Name: "Inventory", Missing: o.Inventory == nil},
-		required.Option{Name: "Owners", Missing: o.Owners == nil},
+		required.Option{Name: "Cloud", Missing: o.Cloud == nil}, required.Option{Name: "Owners", Missing: o.Owners == nil},
 	)
 	if err != nil {
 		return err

@@ -35,6 +35,12 @@ const (
 // driftGone is the difference of a load balancer that is not there any more.
 const driftGone = "it is gone from the cloud"
 
+// The kinds of drift, as the label of a metric.
+const (
+	driftKindGone    = "gone"
+	driftKindChanged = "changed"
+)
+
 // driftCheck compares load balancers with the cloud: what was made there may have been changed or deleted behind our back. It
 // repairs nothing itself but queues what differs, behind everything that somebody waits for.
 type driftCheck struct {
@@ -351,13 +357,16 @@ func (d *driftCheck) decide(ctx context.Context, key types.NamespacedName, known
 	what, at := fmt.Sprint(differ), time.Now()
 	gone := len(differ) > 0 && differ[0] == driftGone
 	repair := len(differ) > 0 && (known.differs != what || known.repairs < maxRepairs || gone && at.Sub(known.repairedAt) >= slowRepair)
-	repair = d.states.compared(key, known.made, what, differ, repair)
+	repair, news := d.states.compared(key, known.made, what, differ, repair)
+	if news {
+		d.enqueue(key, priorityRepair) // its condition says so, or no longer
+	}
 	switch {
 	case repair && gone:
-		d.metrics.drifts.WithLabelValues("gone").Inc()
+		d.metrics.drifts.WithLabelValues(driftKindGone).Inc()
 		d.enqueue(key, priorityRepair)
 	case repair:
-		d.metrics.drifts.WithLabelValues("changed").Inc()
+		d.metrics.drifts.WithLabelValues(driftKindChanged).Inc()
 		d.enqueue(key, priorityRepair)
 	case len(differ) > 0 && known.repairs == maxRepairs:
 		stillDiffers(ctx, d.events.recorder, known.made.service, differ, gone)

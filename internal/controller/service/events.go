@@ -219,7 +219,7 @@ type metrics struct {
 func newMetrics(registerer prometheus.Registerer) *metrics {
 	factory := promauto.With(registerer)
 	long := prometheus.ExponentialBuckets(1, 2, 15) // the reference's: 1 s to 4.5 h
-	return &metrics{
+	m := &metrics{
 		round: map[types.NamespacedName]struct{}{},
 		syncs: factory.NewCounter(prometheus.CounterOpts{
 			Name: "service_controller_loadbalancer_sync_total",
@@ -259,6 +259,10 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Help: "Drift checks, by result: success or error. One is a listing, or a call for one load balancer.",
 		}, []string{"result"}),
 	}
+	for _, kind := range []string{driftKindGone, driftKindChanged} { // an alert on an increase needs a value from before the first one
+		m.drifts.WithLabelValues(kind)
+	}
+	return m
 }
 
 // registerCounts exports how many load balancers there are and how many wait, counted when somebody asks.

@@ -3,12 +3,14 @@ package service
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/names"
 )
 
@@ -22,6 +24,8 @@ const (
 	ReasonNoAddress = "NoAddress"
 	// ReasonNoTargets says that no node may be a target.
 	ReasonNoTargets = "NoTargets"
+	// ReasonDrifted says that the load balancer still differs from what was made after it was repaired several times.
+	ReasonDrifted = "Drifted"
 	// ReasonNotFound says that the cloud does not find a load balancer that was made.
 	ReasonNotFound = "NotFound"
 	// ReasonImplementedElsewhere goes with status Unknown: the cloud provider leaves the Service to another controller.
@@ -95,6 +99,8 @@ type made struct {
 	// unlisted are the nodes that the plugin was given and the cloud's list has not shown as targets since: plugins select theirs. Nil: it has not
 	// been asked since the targets were written.
 	unlisted map[string]bool
+	// stillDiffers is by what it differs after all repairs. None: nothing, or they are not over.
+	stillDiffers []string
 	// denial is a row of answers that the cloud does not find it.
 	denial denial
 }
@@ -410,6 +416,9 @@ func publicationFor(service *corev1.Service, made *made, now time.Time) publicat
 	case made.denial.told():
 		status, reason = metav1.ConditionFalse, ReasonNotFound
 		message = "The cloud does not find the load balancer. It is made again if that stays so"
+	case len(made.stillDiffers) > 0:
+		status, reason = metav1.ConditionFalse, ReasonDrifted
+		message = kit.EventMessage(fmt.Sprintf("The load balancer still differs after %d repairs: %s", maxRepairs, strings.Join(made.stillDiffers, ", ")))
 	case len(ingress) == 0:
 		status, reason = metav1.ConditionFalse, ReasonNoAddress
 		message = "The cloud provider made the load balancer and gave it no address"

@@ -421,12 +421,14 @@ func (s *states) found(key types.NamespacedName, looked *made) (now *made) {
 	return now
 }
 
-// compared says in which ways the cloud differs, and whether that is to be repaired. It reports whether it still is.
-func (s *states) compared(key types.NamespacedName, looked *made, what string, differ []string, repair bool) bool {
+// compared says in which ways the cloud differs, and whether that is to be repaired. It reports whether it still is, and whether the Service has to
+// say something else: that the repairs are over, or that nothing differs after them.
+func (s *states) compared(key types.NamespacedName, looked *made, what string, differ []string, repair bool) (repairs, news bool) {
 	s.change(key, func(known *state) {
 		switch {
 		case known.made != looked:
 			repair = false
+			return
 		case len(differ) == 0:
 			known.differs, known.repairs = "", 0
 		case known.differs == what:
@@ -436,9 +438,15 @@ func (s *states) compared(key types.NamespacedName, looked *made, what string, d
 		}
 		if repair {
 			known.drift, known.repairedAt = differ, time.Now()
+			return
+		}
+		if news = !slices.Equal(looked.stillDiffers, differ); news {
+			changed := *looked
+			changed.stillDiffers = differ
+			known.made = &changed
 		}
 	})
-	return repair
+	return repair, news
 }
 
 // failure is a row of passes that failed for one state of a Service.
