@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
+	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
 	"github.com/mooring-ccm/mooring/dev/nodeagent"
@@ -216,4 +218,26 @@ func TestNilMetadataLeavesANodeAloneAndSilent(t *testing.T) {
 	if events := eventsOf(t, "shy-1"); len(events) != 1 || m.Metric(t, "mooring_node_failures_total") != 0 {
 		t.Errorf("events %q and %v failures, want none but the success", events, m.Metric(t, "mooring_node_failures_total"))
 	}
+}
+
+// Another writer rewrites the taints without the one that it does not know, while the plugin is asked. As with the reference, the node is
+// initialized all the same.
+func TestATaintTakenWhileThePluginIsAsked(t *testing.T) {
+	var once sync.Once
+	taken := newPlain("plain", func(_ context.Context, n *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
+		once.Do(func() {
+			change(t, n.Name, func(n *corev1.Node) {
+				n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == cloudproviderapi.TaintExternalCloudProvider })
+			})
+		})
+		return instanceOf(n), nil
+	})
+	start(t, options{Cloud: taken})
+	join(t, named("taken"))
+	waitFor(t, "taken", "has all that the cloud said", func(n *corev1.Node) error {
+		if n.Spec.ProviderID != "plain://taken" || n.Labels[corev1.LabelTopologyZone] != "z" || len(n.Status.Addresses) == 0 {
+			return fmt.Errorf("provider ID %q, labels %v, addresses %v", n.Spec.ProviderID, n.Labels, n.Status.Addresses)
+		}
+		return nil
+	})
 }

@@ -22,6 +22,8 @@ import (
 
 // desired is what a node shall show of its instance. The zero value asks for nothing from the cloud.
 type desired struct {
+	// initializes says that the node waits for its initialization, or waited when the cloud was asked.
+	initializes bool
 	// providerID is for a node that has none; it is never changed once set.
 	providerID string
 	// addresses replace those in the node's status. Nil leaves them as they are.
@@ -112,13 +114,19 @@ func (e *invalidMetadataError) Unwrap() error { return e.err }
 //
 // See ADR 12.
 func desire(node *corev1.Node, metadata *cloudprovider.InstanceMetadata) (desired, error) {
-	addresses, addressErr := desireAddresses(node, metadata.NodeAddresses)
+	return desireFor(node, metadata, ownership.Uninitialized(node))
+}
+
+// desireFor is desire for a node that may have lost its taint to another writer while the cloud was asked. As with the reference, it is
+// initialized all the same.
+func desireFor(node *corev1.Node, metadata *cloudprovider.InstanceMetadata, initializes bool) (desired, error) {
+	addresses, addressErr := desireAddresses(node, metadata.NodeAddresses, initializes)
 	wellKnown, labelErr := desireWellKnown(metadata)
-	want := desired{addresses: addresses, leading: leading(node, addresses), wellKnown: wellKnown}
+	want := desired{initializes: initializes, addresses: addresses, leading: leading(node, addresses), wellKnown: wellKnown}
 	var idErr error
-	if ownership.Uninitialized(node) && node.Spec.ProviderID == "" {
+	if initializes && node.Spec.ProviderID == "" {
 		want.providerID, idErr = desireProviderID(metadata.ProviderID)
-	} else if ownership.Uninitialized(node) {
+	} else if initializes {
 		want.providerID = metadata.ProviderID
 	}
 	want.additional, want.discarded = desireAdditional(metadata.AdditionalLabels)
@@ -144,13 +152,13 @@ func desireProviderID(said string) (string, error) {
 // alpha.kubernetes.io/provided-node-ip says) is first, and is the only address of its type. What comes twice is kept once: the
 // API server refuses a status that has a type with an address twice (ValidateNodeUpdate), which is all that it refuses of
 // addresses.
-func desireAddresses(node *corev1.Node, said []corev1.NodeAddress) ([]corev1.NodeAddress, error) {
+func desireAddresses(node *corev1.Node, said []corev1.NodeAddress, initializes bool) ([]corev1.NodeAddress, error) {
 	cloud, err := validAddresses(said)
 	if err != nil {
 		return nil, err
 	}
 	provided, hasProvided := node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr]
-	if hasProvided && (len(cloud) > 0 || ownership.Uninitialized(node)) {
+	if hasProvided && (len(cloud) > 0 || initializes) {
 		// The cloud itself has to know the node's IP, whatever host name the node brings.
 		if _, err := nodehelpers.GetNodeAddressesFromNodeIP(provided, cloud); err != nil {
 			return nil, &nodeIPMismatchError{provided: provided, cloud: cloud, err: err}

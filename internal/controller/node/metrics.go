@@ -17,6 +17,7 @@ type metrics struct {
 	refreshFailures   prometheus.Counter
 	refreshLookups    *prometheus.CounterVec
 	uninitialized     prometheus.Gauge
+	denied            prometheus.Gauge
 
 	mu      sync.Mutex
 	waiting map[string]struct{}
@@ -57,6 +58,10 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		uninitialized: factory.NewGauge(prometheus.GaugeOpts{
 			Name: "mooring_node_uninitialized",
 			Help: "Nodes that wait for their initialization and are not foreign.",
+		}),
+		denied: factory.NewGauge(prometheus.GaugeOpts{
+			Name: "mooring_node_denied",
+			Help: "Ready nodes whose instances the cloud has denied for a minute or longer.",
 		}),
 	}
 }

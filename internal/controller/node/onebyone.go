@@ -145,6 +145,9 @@ func (r *singleRefresher) lookUp(ctx context.Context, node *corev1.Node, why pac
 	if ctx.Err() != nil {
 		return // we are being stopped, which is nobody's failure
 	}
+	if err == nil {
+		r.noteDenial(ctx, node, observation)
+	}
 	differs := err == nil && r.differs(node, observation)
 	settled := !differs && observation.Status == instances.Found && r.decide(node).ProvenBy(observation.Answered)
 	r.ended(ctx, node, err, settled)

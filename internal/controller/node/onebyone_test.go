@@ -3,12 +3,15 @@ package node
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
@@ -345,4 +348,35 @@ func TestALabelThatFollowsItsBetaLabelIsNoNeed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A machine is made again under the name of its node, and the kubelet goes on reporting: the node is told, once, and counted.
+func TestAReadyNodeWhoseInstanceIsDenied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := ledForLong(t)
+		events := record.NewFakeRecorder(10)
+		r.refresher.recorder = events
+		r.add("remade", time.Hour, readyNow(corev1.ConditionTrue))
+		r.add("dead", time.Hour, readyNow(corev1.ConditionFalse))
+		for _, name := range []string{"remade", "dead"} {
+			r.says(name, func() (*cloudprovider.InstanceMetadata, error) { return nil, cloudprovider.InstanceNotFound })
+		}
+		r.during("remade", time.Hour)
+		if got := len(events.Events); got < 1 || got > 6 {
+			t.Fatalf("%d events within an hour, want some", got)
+		}
+		if event := <-events.Events; !strings.Contains(event, "Warning InstanceNotFound") || !strings.Contains(event, "sim://remade") || !strings.Contains(event, "delete the Node") {
+			t.Errorf("the event is %q", event)
+		}
+		if got := testutil.ToFloat64(r.refresher.metrics.denied); got != 1 {
+			t.Errorf("%v nodes are counted, want the one that reports", got)
+		}
+		r.says("remade", func() (*cloudprovider.InstanceMetadata, error) {
+			return &cloudprovider.InstanceMetadata{ProviderID: "sim://remade"}, nil
+		})
+		r.during("remade", time.Hour)
+		if got := testutil.ToFloat64(r.refresher.metrics.denied); got != 0 {
+			t.Errorf("%v nodes are counted although the cloud has the instance", got)
+		}
+	})
 }

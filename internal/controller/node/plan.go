@@ -11,7 +11,6 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit/jsonpatch"
-	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 // plan is what has to be written to a node.
@@ -54,10 +53,9 @@ const (
 	targetNode target = "labels and taints"
 )
 
-// planFor returns what makes a node show what is desired. The addresses come first and the taint is the last thing to go, so
-// that whoever waits for the taint to go finds all the rest. A node without taint gets no provider ID: it was not initialized
-// by anybody, or by a provider that has none. Ours says of labels whether a manager that decides for the cloud wrote the values that the node
-// has; what it does not say is not known. It counts for an initialized node only.
+// planFor returns what makes a node show what is desired. The addresses come first and the taint is the last thing to go: a program that waits
+// for that finds all the rest. Only a node that is being initialized gets a provider ID. Ours says of labels whether a manager that decides for
+// the cloud wrote the values that the node has; what it does not say is not known. It counts for an initialized node only.
 func planFor(node *corev1.Node, want desired, ours map[string]bool) plan {
 	var planned plan
 	if want.addresses != nil && !sameAddresses(node.Status.Addresses, want.addresses, want.leading) {
@@ -71,7 +69,7 @@ func planFor(node *corev1.Node, want desired, ours map[string]bool) plan {
 	if after.Labels == nil {
 		after.Labels = map[string]string{}
 	}
-	if ownership.Uninitialized(node) {
+	if want.initializes {
 		after.Spec.ProviderID = cmp.Or(node.Spec.ProviderID, want.providerID)
 		after.Spec.Taints = slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(taint corev1.Taint) bool {
 			return taint.Key == cloudproviderapi.TaintExternalCloudProvider

@@ -47,6 +47,8 @@ type instanceNotFoundError struct {
 	name, providerID string
 	// listed is how many instances the cloud has, -1 if it was asked for this one only.
 	listed int
+	// reports says that the node is initialized and its kubelet reports.
+	reports bool
 }
 
 // Error says how the instance was looked for.
@@ -125,6 +127,9 @@ func reasonOf(err error) (reason, advice string) {
 		write     *writeError
 	)
 	switch {
+	case errors.As(err, &notFound) && notFound.reports:
+		return ReasonInstanceNotFound, "The node is ready all the same, so it is not deleted. If its machine was made again under this name, delete the " +
+			"Node: the kubelet registers it anew. If the instance exists, look for it in the account and region that the cloud config names"
 	case errors.As(err, &notFound):
 		return ReasonInstanceNotFound, fmt.Sprintf("Check that the instance exists in the account and region that the cloud config "+
 			"names, and that it is known under this name. If the node belongs to another provider, annotate it %s=true "+

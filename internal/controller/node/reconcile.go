@@ -35,6 +35,7 @@ type reconciler struct {
 	inventory *instances.Inventory
 	owners    *instances.Owners
 	state     *state
+	denials   denials
 	// events bounds how often a node gets an event for the same reason.
 	events  kit.EventLimiter
 	metrics *metrics
@@ -64,7 +65,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		r.forget(node.Name, "the node is being deleted, or turned out to be foreign")
 		return reconcile.Result{}, nil
 	}
-	if ownership.Uninitialized(node) {
+	if r.initializes(node) {
 		ctx = r.traces.pass(ctx, node, time.Now())
 		return r.finish(ctx, node, r.initialize(ctx, node, decision)), nil
 	}
@@ -75,7 +76,15 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 // forget drops a node that is no concern of ours any more.
 func (r *reconciler) forget(name, why string) {
 	r.state.forget(name)
+	r.metrics.denied.Set(float64(r.denials.forget(name)))
 	r.traces.forget(name, why)
+}
+
+// initializes reports whether a node waits for its initialization. One that lost its taint to another writer does so while the answer that
+// the cloud gave for it is not written.
+func (r *reconciler) initializes(node *corev1.Node) bool {
+	_, answered := r.state.answer(node)
+	return answered || ownership.Uninitialized(node)
 }
 
 func (r *reconciler) decide(node *corev1.Node) ownership.Decision {
@@ -102,7 +111,7 @@ func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, decision
 	if node = r.latest(ctx, node); node == nil {
 		return result{kind: overtaken}
 	}
-	want, err := desire(node, &observation.Metadata)
+	want, err := desireFor(node, &observation.Metadata, true)
 	if err != nil {
 		return result{kind: failed, err: err}
 	}
@@ -113,12 +122,12 @@ func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, decision
 }
 
 // latest returns a node as the cache has it by now: the cloud may have taken its time, and kubelets report. A write by the version of before
-// would only meet a conflict. It returns nil if the answer is not about the node that the cache has, or the node no longer waits.
+// would only meet a conflict. It returns nil if the answer is not about the node that the cache has. Another writer may have taken the taint.
 func (r *reconciler) latest(ctx context.Context, node *corev1.Node) *corev1.Node {
 	now := &corev1.Node{} // shares what it holds with the cache: it is only read
 	err := r.reader.Get(ctx, client.ObjectKeyFromObject(node), now, client.UnsafeDisableDeepCopy)
 	if err != nil || now.UID != node.UID || now.Spec.ProviderID != node.Spec.ProviderID || !now.DeletionTimestamp.IsZero() ||
-		!ownership.Uninitialized(now) || r.decide(now).Owner == ownership.Foreign {
+		r.decide(now).Owner == ownership.Foreign {
 		return nil
 	}
 	return now

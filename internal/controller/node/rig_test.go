@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	cloudprovider "k8s.io/cloud-provider"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -88,6 +89,7 @@ func newRig(t *testing.T) *rig {
 	owners := instances.NewOwners(ownership.Rules{ProviderName: "sim"})
 	reconciler := &reconciler{
 		inventory: inventory, owners: owners, state: newState(), metrics: newMetrics(nil), traces: newTraces(nil), known: 2 * DefaultStatusUpdateFrequency,
+		recorder: record.NewFakeRecorder(10_000),
 	}
 	r.refresher = newSingleRefresher(Options{
 		StatusUpdateFrequency: DefaultStatusUpdateFrequency, FullRefreshPeriod: DefaultFullRefreshPeriod, Inventory: inventory,

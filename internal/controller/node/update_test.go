@@ -198,3 +198,57 @@ func TestAHeartbeatDuringTheQuestionIsNoConflict(t *testing.T) {
 		t.Errorf("writes %q, want %q", w.all, want)
 	}
 }
+
+// Another writer takes the taint while the cloud is asked. As with the reference, the node gets what the cloud said of it all the same, also where
+// the cache shows the change only after the write met it.
+func TestATaintTakenWhileTheCloudIsAsked(t *testing.T) {
+	for name, behind := range map[string]bool{"the cache shows it": false, "the cache is behind": true} {
+		t.Run(name, func(t *testing.T) {
+			s, w := joining(map[string]error{}, ownership.Uninitialized)
+			if behind { // the patch tests the taint
+				w.answers["patch"] = apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "node0", errors.New("the taint is not there"))
+			}
+			reader := &delayedReader{Reader: s.reader}
+			s.reader = reader
+			s.cloud.asked = func() {
+				node := s.node(t, "node0")
+				if behind {
+					reader.shows = node.DeepCopy()
+				}
+				node.Spec.Taints = []corev1.Taint{otherTaint}
+				if err := s.Update(t.Context(), node); err != nil {
+					t.Error(err)
+				}
+			}
+			node, _ := s.pass(t, "node0")
+			if behind {
+				if node.Spec.ProviderID != "" {
+					t.Fatal("the write took effect although it met a change")
+				}
+				reader.shows, s.cloud.asked = nil, nil
+				delete(w.answers, "patch")
+				node, _ = s.pass(t, "node0")
+			}
+			if node.Spec.ProviderID != "sim://0" || len(node.Status.Addresses) != 2 || node.Labels[corev1.LabelTopologyZone] != "a" {
+				t.Errorf("provider ID %q, addresses %v, labels %v; want those of the cloud", node.Spec.ProviderID, node.Status.Addresses, node.Labels)
+			}
+			if len(node.Spec.Taints) != 1 {
+				t.Errorf("taints %v, want the other one alone", node.Spec.Taints)
+			}
+		})
+	}
+}
+
+// delayedReader is a cache that shows an older node, if it has one.
+type delayedReader struct {
+	client.Reader
+	shows *corev1.Node
+}
+
+func (r *delayedReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	if r.shows != nil {
+		r.shows.DeepCopyInto(object.(*corev1.Node))
+		return nil
+	}
+	return r.Reader.Get(ctx, key, object, options...)
+}

@@ -151,6 +151,9 @@ func (r *refresher) pass(ctx context.Context, passes *sync.WaitGroup) {
 		// An answer from before this pass would be one interval late.
 		r.inventory.LookupEach(cloud.WithPriority(ctx, cloud.PriorityRefresh), nodes, 0, func(node *corev1.Node, observation instances.Observation, err error) {
 			r.close(node, err)
+			if err == nil {
+				r.noteDenial(ctx, node, observation)
+			}
 			switch {
 			case err != nil:
 				r.metrics.refreshFailures.Inc()
