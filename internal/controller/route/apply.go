@@ -164,7 +164,7 @@ func (a *applier) perform(ctx context.Context, batch []action) []error {
 				a.events.failed(action, fmt.Errorf("the cloud has accepted it %d times, but does not list it as a route by this node; "+
 					"does the provider name the targets of routes as the nodes are named?", before+1))
 			}
-		case ctx.Err() == nil: // a process that stops is no failure of the route
+		case ctx.Err() == nil && !errors.Is(errs[i], cloudprovider.NotImplemented): // a process that stops is no failure of the route
 			a.events.failed(action, errs[i])
 		}
 	}

@@ -67,6 +67,23 @@ func (d destination) within(ranges []netip.Prefix) bool {
 	})
 }
 
+// family is an IP family.
+type family string
+
+// The families of routes.
+const (
+	ipv4 family = "IPv4"
+	ipv6 family = "IPv6"
+)
+
+// familyOf returns the family of a range.
+func familyOf(prefix netip.Prefix) family {
+	if prefix.Addr().Is4() {
+		return ipv4
+	}
+	return ipv6
+}
+
 // overlaps reports whether some address belongs to both destinations.
 func (d destination) overlaps(other destination) bool {
 	return d == other || d.prefix.IsValid() && other.prefix.IsValid() && d.prefix.Overlaps(other.prefix)
@@ -113,6 +130,8 @@ func (t target) claims(d destination) bool { return slices.Contains(t.destinatio
 type desired struct {
 	// clusterCIDRs are the ranges in which routes are removed when nobody wants them.
 	clusterCIDRs []netip.Prefix
+	// unsupported are the families of which the provider makes no routes.
+	unsupported []family
 	// targets has an entry for every node of the cluster.
 	targets map[types.NodeName]target
 	// wants are the routes of the nodes of ours. The order is that in which they have a claim on what is scarce: nodes that
@@ -124,9 +143,19 @@ type desired struct {
 	claims []prefixes.Claim
 }
 
+// leavesOut reports whether routes to a destination are no concern of ours, because of its family: --cluster-cidr has no range of that, or the
+// provider makes no such routes. None is made or removed, and no condition asks for one.
+func (d desired) leavesOut(to destination) bool {
+	if !to.prefix.IsValid() {
+		return false
+	}
+	same := func(outer netip.Prefix) bool { return familyOf(outer) == familyOf(to.prefix) }
+	return slices.Contains(d.unsupported, familyOf(to.prefix)) || len(d.clusterCIDRs) > 0 && !slices.ContainsFunc(d.clusterCIDRs, same)
+}
+
 // desire turns all nodes of the cluster into what has to be true of the routes.
-func desire(members []member, clusterCIDRs []netip.Prefix) desired {
-	d := desired{clusterCIDRs: clusterCIDRs, targets: make(map[types.NodeName]target, len(members))}
+func desire(members []member, clusterCIDRs []netip.Prefix, unsupported ...family) desired {
+	d := desired{clusterCIDRs: clusterCIDRs, unsupported: unsupported, targets: make(map[types.NodeName]target, len(members))}
 	members = slices.SortedFunc(slices.Values(members), bySeniority)
 	for _, member := range members {
 		node := member.node
@@ -139,6 +168,9 @@ func desire(members []member, clusterCIDRs []netip.Prefix) desired {
 			t.destinations = append(t.destinations, destination)
 			if destination.prefix.IsValid() {
 				d.claims = append(d.claims, prefixes.Claim{Owner: node.Name, Prefix: destination.prefix})
+			}
+			if d.leavesOut(destination) {
+				continue
 			}
 			w := want{
 				node: types.NodeName(node.Name), uid: node.UID,

@@ -456,3 +456,32 @@ func TestStrays(t *testing.T) {
 		t.Errorf("withoutPodCIDRs nodes (-want +got):\n%s", diff)
 	}
 }
+
+// TestFamiliesThatAreLeftOut: a pod CIDR whose family --cluster-cidr lacks, or of which the provider makes no routes, asks for nothing. What is
+// there stays.
+func TestFamiliesThatAreLeftOut(t *testing.T) {
+	nodes := []member{node("a", "10.120.0.0/24", "fd00:120::/64")}
+	routes := []*cloudprovider.Route{route("by-hand", "fd00:120::/64", "elsewhere"), route("of-a", "fd00:120:1::/64", "a")}
+	both := []netip.Prefix{netip.MustParsePrefix("10.120.0.0/16"), netip.MustParsePrefix("fd00:120::/32")}
+	for name, wanted := range map[string]desired{
+		"without a range":          desire(nodes, both[:1]),
+		"without the plugin":       desire(nodes, both, ipv6),
+		"without one or the other": desire(nodes, both[:1], ipv6),
+	} {
+		t.Run(name, func(t *testing.T) {
+			planned := makePlan(wanted, routes, abilities{})
+			if len(planned.removals) > 0 || len(planned.makes) != 1 || planned.makes[0].want.cidr != "10.120.0.0/24" || len(planned.notices) > 0 {
+				t.Errorf("removals %v, makes %v, notices %v; want the route of the other family alone", planned.removals, planned.makes, planned.notices)
+			}
+			routed, missing := routedNodesOf(nodes, wanted, planned, map[key]bool{}, func(key) bool { return true })
+			if missing != 0 || len(routed) != 1 || !routed[0].routed {
+				t.Errorf("%d routes are missing, nodes %v; want the node to have its routes", missing, routed)
+			}
+		})
+	}
+	onlyIPv6 := []member{node("b", "fd00:120::/64")}
+	wanted := desire(onlyIPv6, both[:1])
+	if routed, _ := routedNodesOf(onlyIPv6, wanted, makePlan(wanted, nil, abilities{}), nil, nil); len(routed) > 0 {
+		t.Errorf("conditions %v, want none for a node without a pod CIDR of the family", routed)
+	}
+}

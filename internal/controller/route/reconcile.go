@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mooring-ccm/mooring/internal/instances"
@@ -69,7 +70,7 @@ func (r *reconciler) compare(ctx context.Context) (comparison, error) {
 	if err != nil {
 		return comparison{}, err
 	}
-	wanted := desire(members, r.clusterCIDRs)
+	wanted := desire(members, r.clusterCIDRs, r.state.unsupportedFamilies()...)
 	planned := makePlan(wanted, routes, r.abilities)
 	admitted := r.state.admit(wanted, planned, busy, time.Now())
 	held, unconfirmed := r.absenceCheck.doubtful(ctx, wanted.targets, slices.Concat(admitted.removals, admitted.makes))
@@ -83,6 +84,10 @@ func (r *reconciler) carryOut(ctx context.Context, c comparison) (outcomes []out
 	outcomes = r.applier.apply(ctx, c.admitted, progress.ended)
 	written := progress.done()
 	now := time.Now()
+	if without := r.state.unsupportedFamilies(); len(without) > len(c.wanted.unsupported) {
+		log.FromContext(ctx).Info("The cloud provider makes no routes of a family: nodes are served without them", "families", without)
+		c.wanted.unsupported = without
+	}
 	routedNodes, missing := routedNodesOf(c.members, c.wanted, c.planned, unmet(c.planned, c.admitted, outcomes),
 		func(lacking key) bool { return r.state.deniable(lacking, now) })
 	r.metrics.missing.Set(float64(missing))
@@ -165,7 +170,7 @@ func routedNodesOf(members []member, wanted desired, planned plan, unmet map[key
 	}
 	for _, member := range members {
 		name := types.NodeName(member.node.Name)
-		destinations := wanted.targets[name].destinations
+		destinations := slices.DeleteFunc(slices.Clone(wanted.targets[name].destinations), wanted.leavesOut)
 		if !member.membership.takesPart() || len(destinations) == 0 && !withoutPodCIDRs[name] {
 			continue
 		}

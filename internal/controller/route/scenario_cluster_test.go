@@ -217,7 +217,7 @@ func (m *memoryRoutes) delete(names ...string) {
 
 // behave sets how calls about routes by targets go.
 func (m *memoryRoutes) behave(how string, targets []string) error {
-	if !slices.Contains([]string{"work", "fail", "refused", "throttled", "lost", "hang"}, how) {
+	if !slices.Contains([]string{"work", "fail", "refused", "throttled", "lost", "hang", "ipv4-only"}, how) {
 		return fmt.Errorf("there are no calls that are or do %q", how)
 	}
 	for _, target := range targets {
@@ -295,6 +295,10 @@ func (m *memoryRoutes) call(ctx context.Context, target types.NodeName, line str
 
 func (m *memoryRoutes) CreateRoute(ctx context.Context, _, _ string, route *cloudprovider.Route) error {
 	line := fmt.Sprintf("create %s by %s", route.DestinationCIDR, route.TargetNode)
+	if m.behavior[string(route.TargetNode)] == "ipv4-only" && strings.Contains(route.DestinationCIDR, ":") {
+		m.effects.show("cloud: %s: %v", line, cloudprovider.NotImplemented)
+		return cloudprovider.NotImplemented
+	}
 	return m.call(ctx, route.TargetNode, line, func() error {
 		for _, other := range m.routes {
 			if other.DestinationCIDR == route.DestinationCIDR {

@@ -27,7 +27,8 @@ import (
 //	route old=10.120.9.0/24 by=a    somebody makes this route; blackhole: its target is gone
 //	vanish to-10.120.0.0/24     somebody deletes this route
 //	calls fail a b              calls that make or delete routes by these targets fail from now on, and have no effect; or are
-//	                            refused, throttled or lost (which is an error after the effect); or hang; or work again
+//	                            refused, throttled or lost (which is an error after the effect); or hang; or work again;
+//	                            or are ipv4-only: the provider makes no routes of IPv6
 //	patches refused a           the API server refuses patches of these nodes from now on; or answers with a conflict; or they work again
 //	list fails                  lists fail from now on; or are empty, or broken; or lacks NAME: without these routes; or work again
 //	alias a=server-1            the cloud lists routes by node a as routes by server-1

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
@@ -43,6 +44,8 @@ type state struct {
 	// list lacks one: lists lag, and by how much is not known yet.
 	lag              time.Duration
 	learned, pending bool
+	// unsupported are the families of which the provider said that it makes no routes.
+	unsupported []family
 }
 
 // shownRoute is a route that was there.
@@ -314,6 +317,11 @@ func (s *state) end(a action, err error, now time.Time) (late bool) {
 		}
 		return known.abandoned
 	}
+	if a.want != nil && errors.Is(err, cloudprovider.NotImplemented) {
+		if without := familyOf(a.destination().prefix); a.destination().prefix.IsValid() && !slices.Contains(s.unsupported, without) {
+			s.unsupported = append(s.unsupported, without)
+		}
+	}
 	known.done, known.notBefore = time.Time{}, now.Add(s.retries(known.failures, err).After(known.failures, err))
 	known.failures++
 	switch {
@@ -325,6 +333,13 @@ func (s *state) end(a action, err error, now time.Time) (late bool) {
 		known.together++
 	}
 	return known.abandoned
+}
+
+// unsupportedFamilies returns the families of which the provider makes no routes.
+func (s *state) unsupportedFamilies() []family {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.unsupported)
 }
 
 // abandon marks those of the actions that are still under way, and returns how many they are.
