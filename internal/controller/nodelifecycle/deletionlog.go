@@ -7,11 +7,9 @@ import (
 	"slices"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
-	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/leaserecord"
 	"github.com/mooring-ccm/mooring/internal/message"
 )
 
@@ -31,29 +29,25 @@ type DeletionLog struct {
 	// DryRun says that nothing is deleted, and so nothing noted.
 	DryRun bool
 
-	// lease is what was last read or written, or nil if the Lease does not exist.
-	lease *coordinationv1.Lease
+	// version is what was last read or written.
+	version leaserecord.Version
 }
 
 // String returns the Lease as namespace/name.
-func (l *DeletionLog) String() string { return l.Namespace + "/" + l.Name }
+func (l *DeletionLog) String() string { return l.record().String() }
+
+func (l *DeletionLog) record() leaserecord.Record {
+	return leaserecord.Record{Leases: l.Leases, Namespace: l.Namespace, Name: l.Name, Annotation: annotationDeletions}
+}
 
 // read returns the deletions that were noted. None from the future: the clock of another replica may have been ahead of ours. Such
 // a time is noted anew, or else it would count from the beginning with each leader until it has come.
 func (l *DeletionLog) read(ctx context.Context, now time.Time) ([]spending, error) {
-	ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
-	defer cancel()
-	lease, err := l.Leases.Leases(l.Namespace).Get(ctx, l.Name, metav1.GetOptions{})
-	if kit.Gone(err, coordinationv1.Resource("leases"), l.Name) {
-		l.lease = nil
-		return nil, nil
-	}
+	noted, version, err := l.record().Read(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("reading the record of node deletions from Lease %s: %w", l, err)
+		return nil, fmt.Errorf("the record of node deletions: %w", err)
 	}
-	l.lease = lease
-	noted := lease.Annotations[annotationDeletions]
-	if noted == "" {
+	if l.version = version; noted == "" {
 		return nil, nil
 	}
 	spent, err := parseSpending(noted)
@@ -93,26 +87,14 @@ func (l *DeletionLog) write(ctx context.Context, spent []spending, now time.Time
 	if l.DryRun {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
-	defer cancel()
 	noted, err := json.Marshal(spent)
 	if err != nil {
 		return fmt.Errorf("encoding the record of node deletions: %w", err)
 	}
-	renewed := metav1.NewMicroTime(now)
-	leases := l.Leases.Leases(l.Namespace)
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.Namespace, Name: l.Name}}
-	save := func() (*coordinationv1.Lease, error) { return leases.Create(ctx, lease, metav1.CreateOptions{}) }
-	if l.lease != nil {
-		lease = l.lease.DeepCopy()
-		save = func() (*coordinationv1.Lease, error) { return leases.Update(ctx, lease, metav1.UpdateOptions{}) }
-	}
-	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, annotationDeletions, string(noted))
-	lease.Spec.RenewTime = &renewed
-	saved, err := save()
+	version, err := l.record().Write(ctx, l.version, string(noted), now)
 	if err != nil {
-		return fmt.Errorf("noting node deletions in Lease %s: %w", l, err)
+		return fmt.Errorf("the record of node deletions: %w", err)
 	}
-	l.lease = saved
+	l.version = version
 	return nil
 }

@@ -61,7 +61,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		}),
 		passDuration: factory.NewHistogram(prometheus.HistogramOpts{
 			Name:    "mooring_node_lifecycle_pass_duration_seconds",
-			Help:    "How long passes over all nodes took, the cloud's answers and writes included; it does not wait for those that hang.",
+			Help:    "How long passes over all nodes took, the cloud's answers and writes included; it does not wait for calls that hang.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 5, 9), // 1 ms to 6.5 min
 		}),
 	}

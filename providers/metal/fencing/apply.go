@@ -11,12 +11,8 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-const (
-	// readTimeout is the deadline of one look at a node.
-	readTimeout = 5 * time.Second
-	// requestTimeout is the deadline of one request about the record.
-	requestTimeout = 10 * time.Second
-)
+// readTimeout is the deadline of one look at a node.
+const readTimeout = 5 * time.Second
 
 // The reasons of the events on a Node.
 const (

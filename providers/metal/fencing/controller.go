@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/mooring-ccm/mooring/internal/leaserecord"
 	"github.com/mooring-ccm/mooring/internal/required"
 	metalpower "github.com/mooring-ccm/mooring/providers/metal/power"
 	"github.com/mooring-ccm/mooring/providers/metal/self"
@@ -109,7 +110,9 @@ func New(options Options) (*Controller, error) {
 	}
 	return &Controller{
 		options: options, writer: writer{nodes: options.Client, recorder: options.Recorder, turnOff: options.TurnOff, named: options.Named},
-		store:   &store{leases: options.Leases, namespace: options.LeaseNamespace, name: options.LeaseName},
+		store: &store{record: leaserecord.Record{
+			Leases: options.Leases, Namespace: options.LeaseNamespace, Name: options.LeaseName, Annotation: Annotation,
+		}},
 		metrics: newMetrics(options.Registerer), silentSince: map[types.UID]time.Time{}, recorded: map[types.UID]hold{},
 	}, nil
 }

@@ -225,7 +225,7 @@ func (c *Controller) report(action action) {
 
 // reportFailure records on the Lease that a machine could not be turned on or off.
 func (c *Controller) reportFailure(action action, why string) {
-	if lease := c.recorded.lease; lease != nil {
+	if lease := c.recorded.version.Lease(); lease != nil {
 		c.options.Recorder.Eventf(lease, v1.EventTypeWarning, ReasonPowerChangeFailed, "Machine %s (%s): %s", action.machine.name, action.kind, why)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/mooring-ccm/mooring/internal/leaserecord"
 	"github.com/mooring-ccm/mooring/internal/required"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	metalpower "github.com/mooring-ccm/mooring/providers/metal/power"
@@ -110,7 +111,7 @@ func New(options Options) (*Controller, error) {
 	}
 	lease := options.Config().NodeGroupLease
 	return &Controller{
-		store:   store{leases: options.Leases, namespace: lease.Namespace, name: lease.Name},
+		store:   store{leaserecord.Record{Leases: options.Leases, Namespace: lease.Namespace, Name: lease.Name, Annotation: Annotation}},
 		options: options, metrics: newMetrics(options.Registerer), changing: make(chan struct{}, 1), told: map[string]commands{},
 	}, nil
 }
