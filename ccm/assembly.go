@@ -133,7 +133,7 @@ func (a *assembly) newLock(ctx context.Context, name string, beforeRelease func(
 	}
 	settings := a.config.component.Generic.LeaderElection
 	// The elector's own client is not behind the fence.
-	lock, err := election.New(a.config.kubeconfig, election.Options{
+	lock, err := election.New(a.config.election, election.Options{
 		Namespace:     settings.ResourceNamespace,
 		Name:          name,
 		Identity:      host + "_" + string(uuid.NewUUID()),
@@ -315,6 +315,7 @@ func (a *assembly) probes() probes {
 		checks.ready = append(checks.ready, leaderMigration)
 	}
 	checks.ready = append(checks.ready, healthz.NamedCheck("informer-sync", a.synced), a.lifecycle,
+		healthz.NamedCheck("credentials", a.identity.refusals.check),
 		healthz.NamedCheck("cloud-calls", func(*http.Request) error { return cloud.Overdue(a.client) }))
 	if a.config.dryRun == nil { // nothing runs on every replica
 		checks.ready = append(checks.ready, replicaChecks(a.plugin, a.secrets)...)

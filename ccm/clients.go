@@ -29,12 +29,16 @@ type identities struct {
 	separate bool
 	// accounts begins the names of the controllers' ServiceAccounts.
 	accounts string
+	// refusals knows whether the API server refuses the manager's own credentials.
+	refusals *refusals
 }
 
 // newIdentities returns the clients, which write only while the fence is open. It asks the API server for nothing. The prefix begins
 // the names of the ServiceAccounts that separate identities are: ADR 7.
 func newIdentities(kubeconfig *rest.Config, separate bool, prefix string, fence *fence) (identities, error) {
 	kubeconfig = rest.CopyConfig(kubeconfig)
+	refusals := &refusals{}
+	kubeconfig.Wrap(refusals.transport)
 	kubeconfig.Wrap(fence.transport)
 	client, err := kubernetes.NewForConfig(kubeconfig)
 	if err != nil {
@@ -46,6 +50,7 @@ func newIdentities(kubeconfig *rest.Config, separate bool, prefix string, fence 
 		builder:    stampedBuilder{ControllerClientBuilder: clientbuilder.SimpleControllerClientBuilder{ClientConfig: kubeconfig}},
 		separate:   separate,
 		accounts:   prefix,
+		refusals:   refusals,
 	}
 	if separate {
 		anonymous := rest.AnonymousClientConfig(kubeconfig)

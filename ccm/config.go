@@ -27,8 +27,12 @@ import (
 type config struct {
 	// component is the reference's configuration object, as /configz shows it.
 	component ccmconfig.CloudControllerManagerConfiguration
-	// kubeconfig reaches the API server as the manager's own identity.
+	// kubeconfig reaches the API server as the manager's own identity, and reconnect reads it again.
 	kubeconfig *rest.Config
+	reconnect  func() (*rest.Config, error)
+	// election reaches the API server that holds the Leases of leader election; separateElection says that it is another one.
+	election         *rest.Config
+	separateElection bool
 	// provider builds the cloud provider, nil if its registered factory does.
 	provider ProviderFunc
 	// enabled are the controllers to run; absent are the reference's that "*" means but this build does not contain.
@@ -122,8 +126,16 @@ func (o *options) config() (*config, error) {
 	if err = joined("invalid flags", errs...); err != nil {
 		return nil, err
 	}
+	c.reconnect = o.connect
 	if c.kubeconfig, err = o.kubeconfig(); err != nil {
 		return nil, err
+	}
+	c.election = c.kubeconfig
+	if c.separateElection = o.electionKubeconfig != ""; c.separateElection {
+		if c.election, err = clientcmd.BuildConfigFromFlags("", o.electionKubeconfig); err != nil {
+			return nil, invalid(electionKubeconfigFlag, o.electionKubeconfig, err.Error())
+		}
+		c.election = version.AddUserAgent(c.election, programName)
 	}
 	if o.dryRun {
 		c.writeNothing()

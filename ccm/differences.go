@@ -18,7 +18,7 @@ import (
 func otherDefaults() map[string]struct{ reference, reason string } {
 	return map[string]struct{ reference, reason string }{
 		"kube-api-qps": {"20", "A client that throttles itself cannot know how busy the API server is: it delays a mass join of nodes on " +
-			"an idle server, and helps nobody on a busy one. API Priority and Fairness does, per flow, at the server. A positive value " +
+			"an idle server, and does not help a busy one. API Priority and Fairness does, per flow, at the server. A positive value " +
 			"switches the client's throttling on again, with --kube-api-burst"},
 	}
 }
@@ -38,7 +38,7 @@ func additions() map[string]string {
 			"many calls are too many",
 		"cloud-api-burst":        "Belongs to --cloud-api-qps",
 		"service-account-prefix": "The reference's names are those of kube-controller-manager: who may have tokens of node-controller may evict pods, too",
-		"cloud-config-object":    "A file that is mounted from a ConfigMap changes a minute after the object, and nobody sees whether it was taken",
+		"cloud-config-object":    "A file that is mounted from a ConfigMap changes a minute after the object, and nothing shows whether it was accepted",
 		"tracing-config-file":    "Calls to the cloud take most of the time that anything here takes",
 		"concurrent-route-syncs": "How many changes of routes a cloud bears at once is a property of the cloud; the reference makes 200, and that is the default",
 		"node-full-refresh-period": "The reference looks up every node once per --node-status-update-frequency, which is 60,000 calls an hour for 5,000 " +
@@ -53,8 +53,9 @@ func additions() map[string]string {
 		"load-balancer-target-delay":       "The reference updates every load balancer for every node that comes or goes",
 		"load-balancer-drift-check-period": "The reference never finds out that a load balancer was changed or deleted in the cloud",
 		"load-balancer-drift-check-calls":  "The same for providers that cannot list load balancers, without exhausting their quota",
-		"collect-orphans":                  "Load balancers that belong to no Service any more cost money",
+		"collect-orphans":                  "Load balancers without a Service cost money",
 		"dry-run":                          "What a manager would do can be read before it does it",
+		"leader-elect-kubeconfig":          "Replicas beside a hosted control plane elect their leader where they run",
 		"graceful-shutdown-timeout":        "The lease is released when the controllers have stopped; this bounds the wait",
 	}
 }

@@ -15,12 +15,14 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 
 	"github.com/mooring-ccm/mooring/dev/localcluster"
+	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
@@ -355,4 +357,27 @@ func TestLeaseThatMayNotBeWatched(t *testing.T) {
 		t.Errorf("the log says %d times that the lease cannot be watched, want once", said)
 	}
 	r.requireNoOverlap(t)
+}
+
+// TestLeasesInAnotherCluster elects the leader where a hosted control plane runs, and leaves the cluster itself without a Lease.
+func TestLeasesInAnotherCluster(t *testing.T) {
+	cluster, kubeconfig := controlPlane(t)
+	hosting := localclustertest.Start(t)
+	r := newReplicas(t, cluster, kubeconfig, "--leader-elect-kubeconfig="+hosting.AdminKubeconfig())
+	leader := r.lead(t)
+	there, err := kubernetes.NewForConfig(hosting.AdminConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := there.CoordinationV1().Leases("kube-system").Get(t.Context(), "cloud-controller-manager", metav1.GetOptions{})
+	if err != nil || ptr.Deref(lease.Spec.HolderIdentity, "") == "" {
+		t.Errorf("the Lease of the hosting cluster is %v, %v", lease, err)
+	}
+	if _, err := r.client.CoordinationV1().Leases("kube-system").Get(t.Context(), "cloud-controller-manager", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("reading the Lease of the cluster itself returned %v, want that there is none", err)
+	}
+	second := r.stand(t)
+	leader.signal(t, syscall.SIGTERM)
+	leader.wait(t)
+	r.callLog.awaitEntry(t, second.PID(), beating+" started")
 }

@@ -38,6 +38,7 @@ const (
 	defaultGracefulShutdownTimeout = 20 * time.Second
 
 	serviceAccountPrefixFlag = "service-account-prefix"
+	electionKubeconfigFlag   = "leader-elect-kubeconfig"
 
 	// ownSection is the heading of the flags that the reference does not have.
 	ownSection = "mooring"
@@ -64,6 +65,7 @@ type options struct {
 	cloudConfigObject       string
 	dryRun                  bool
 	serviceAccountPrefix    string
+	electionKubeconfig      string
 
 	// set reports whether the operator or the program has set a flag, nil if none is set.
 	set func(flag string) bool
@@ -150,7 +152,7 @@ func (o *options) addOwnFlags(sections *cliflag.NamedFlagSets) {
 		"The longest time between two lookups of an initialized node with a provider that can neither list nor watch its instances. A node is looked up when something happens to it, and else after pauses that double from --node-status-update-frequency. No longer than that: every node is looked up once per --node-status-update-frequency, as in the reference. 0: "+
 			fmt.Sprintf("%s, or every node once per --node-status-update-frequency where that is not at its default.", node.DefaultFullRefreshPeriod))
 	fs.StringSliceVar(&o.nodeLabelManagers, "node-label-managers", o.nodeLabelManagers,
-		"Field managers, as a node's metadata.managedFields names them, whose values of the labels of zone, region and type follow the cloud, beside those that this manager wrote. Name the cloud controller manager that ran before. A value that any other manager wrote stays.")
+		"Field managers, as a node's metadata.managedFields names them, whose values of the labels of zone, region and type follow the cloud, beside this manager's own. Name the cloud controller manager that ran before. A value that any other manager wrote stays.")
 	fs.DurationVar(&o.cloudAPITimeout, "cloud-api-timeout", o.cloudAPITimeout,
 		"Deadline of a call to the cloud that reads; of a listing, the longest time from page to page. 0: what the provider declares, or else none, as in the reference.")
 	fs.DurationVar(&o.cloudAPIWriteTimeout, "cloud-api-write-timeout", o.cloudAPIWriteTimeout,
@@ -164,11 +166,13 @@ func (o *options) addOwnFlags(sections *cliflag.NamedFlagSets) {
 	fs.StringVar(&o.cloudConfigObject, cloudConfigObjectFlag, o.cloudConfigObject,
 		"ConfigMap or Secret that holds the cloud config, as configmap/NAMESPACE/NAME or secret/NAMESPACE/NAME, with /KEY at the end if the key is not "+defaultConfigKey+". It is read from the API server and watched; a provider that follows its config has a change within a second. Not together with --cloud-config.")
 	fs.StringVar(&o.tracingConfigFile, "tracing-config-file", o.tracingConfigFile,
-		"File with a TracingConfiguration, as that of kube-apiserver, by which calls to the cloud are traced. Without samplingRatePerMillion none are.")
+		"File with a TracingConfiguration, as kube-apiserver's, by which calls to the cloud are traced. Without samplingRatePerMillion none are.")
 	fs.BoolVar(&o.dryRun, dryRunFlag, o.dryRun,
 		"Write nothing, neither to the cloud nor to Kubernetes, and serve at /plan of the secure port what would be done. No lease is taken, so this may run beside the manager that leads; rights to read suffice.")
 	fs.StringVar(&o.serviceAccountPrefix, serviceAccountPrefixFlag, o.serviceAccountPrefix,
 		"Prefix of the names of the ServiceAccounts that controllers act as with --use-service-account-credentials: with ccm-, the node controllers are kube-system/ccm-node-controller. Accounts with a prefix have to exist. Empty: those of the reference, which kube-controller-manager uses too; they are created.")
+	fs.StringVar(&o.electionKubeconfig, electionKubeconfigFlag, o.electionKubeconfig,
+		"File with access to the cluster that holds the Leases of leader election, where that is another one than nodes and Services are in, as with a hosted control plane. Empty: that of --kubeconfig.")
 	fs.DurationVar(&o.gracefulShutdownTimeout, "graceful-shutdown-timeout", o.gracefulShutdownTimeout,
 		"How long the controllers may take to finish in-flight work after SIGTERM or SIGINT. If they take longer, the process ends without releasing the lease, which then has to expire.")
 }

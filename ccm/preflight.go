@@ -82,6 +82,15 @@ func checkGrants(ctx context.Context, identity identities, c *config, plugin clo
 		}
 		clientNames = nil
 	}
+	if c.separateElection {
+		client, err := kubernetes.NewForConfig(c.election)
+		if err != nil {
+			return fmt.Errorf("client for the API server %s: %w", c.election.Host, err)
+		}
+		if err := demand(ctx, client, electionGrants(c)); err != nil {
+			return fmt.Errorf("--%s: %w", electionKubeconfigFlag, err)
+		}
+	}
 	// Without its own rights the manager cannot make the other identities, so those are reported first.
 	if err := demand(ctx, identity.client, own); err != nil {
 		return err
@@ -139,17 +148,26 @@ func grantsOf(rules []rbacv1.PolicyRule) []Grant {
 func managerGrants(c *config) []Grant {
 	grants := []Grant{{Resource: "events", Verbs: []string{"create", "patch"}, Without: "no events are written"}}
 	grants = append(grants, c.configObject.grants()...)
-	if election := c.component.Generic.LeaderElection; election.LeaderElect {
-		grants = append(grants, leaseGrants(election.ResourceNamespace, election.ResourceName)...)
-		if len(c.migrated) > 0 {
-			grants = append(grants, leaseGrants(election.ResourceNamespace, c.component.Generic.LeaderMigration.LeaderName)...)
-		}
-		grants = append(grants, podGrants(c.pod)...)
+	if !c.separateElection {
+		grants = append(grants, electionGrants(c)...)
 	}
 	if c.component.KubeCloudShared.UseServiceAccountCredentials {
 		grants = append(grants, identityGrants(c.enabled, c.serviceAccountPrefix)...)
 	}
 	return grants
+}
+
+// electionGrants are the rights that leader election needs in the cluster that has its Leases.
+func electionGrants(c *config) []Grant {
+	election := c.component.Generic.LeaderElection
+	if !election.LeaderElect {
+		return nil
+	}
+	grants := leaseGrants(election.ResourceNamespace, election.ResourceName)
+	if len(c.migrated) > 0 {
+		grants = append(grants, leaseGrants(election.ResourceNamespace, c.component.Generic.LeaderMigration.LeaderName)...)
+	}
+	return append(grants, podGrants(c.pod)...)
 }
 
 // identityGrants are the rights that it takes to act as the ServiceAccounts of controllers. They are asked for by name: who may

@@ -188,6 +188,7 @@ func (a *assembly) ending(ctx context.Context) (context.Context, context.CancelF
 // manage runs the manager until ctx ends, a lease is lost or a controller fails.
 func (a *assembly) manage(ctx context.Context) error {
 	managing, cancel := context.WithCancel(ctx)
+	go a.followCredentials(managing, a.config.reconnect)
 	finished := make(chan error, 1)
 	go func() {
 		finished <- a.manager.Start(managing)
