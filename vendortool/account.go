@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/controller-manager/pkg/clientbuilder"
 
+	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/provider/conformance"
 )
@@ -22,8 +22,10 @@ import (
 type account struct {
 	provider, config          string
 	otherConfig, otherCluster string
-	kubeconfig                string
-	nodes                     []string
+	kubeconfig                cli.Kubeconfig
+	// reads says that the command itself reads from the cluster, for which kubeconfig may say nothing: kubectl's defaults hold then.
+	reads bool
+	nodes []string
 }
 
 func (a account) validate() []error {
@@ -34,7 +36,7 @@ func (a account) validate() []error {
 		wrong = append(wrong, err)
 	}
 	for flag, path := range map[string]string{
-		"--cloud-config": a.config, "--other-cloud-config": a.otherConfig, "--kubeconfig": a.kubeconfig,
+		"--cloud-config": a.config, "--other-cloud-config": a.otherConfig, "--kubeconfig": a.kubeconfig.File,
 	} {
 		if path == "" {
 			continue
@@ -102,14 +104,14 @@ func (a account) start(path string, stop <-chan struct{}) (cloudprovider.Interfa
 		return nil, err
 	}
 	user, informed := cloud.(cloudprovider.InformerUser)
-	if informed && a.kubeconfig == "" {
+	if informed && !a.hasCluster() {
 		return nil, fmt.Errorf("cloud provider %q reads from the cluster: set --kubeconfig", a.provider)
 	}
 	cloud.Initialize(cluster, stop)
 	if informed {
 		client, err := cluster.Client("conformance")
 		if err != nil {
-			return nil, fmt.Errorf("--kubeconfig %s: %w", a.kubeconfig, err)
+			return nil, fmt.Errorf("client of the cluster: %w", err)
 		}
 		factory := informers.NewSharedInformerFactory(client, 0)
 		user.SetInformers(factory)
@@ -122,14 +124,17 @@ func (a account) start(path string, stop <-chan struct{}) (cloudprovider.Interfa
 // that never resolves (RFC 2606).
 func (a account) cluster() (cloudprovider.ControllerClientBuilder, error) {
 	config := &rest.Config{Host: "https://set-kubeconfig.invalid"}
-	if a.kubeconfig != "" {
+	if a.hasCluster() {
 		var err error
-		if config, err = clientcmd.BuildConfigFromFlags("", a.kubeconfig); err != nil {
-			return nil, fmt.Errorf("--kubeconfig %s: %w", a.kubeconfig, err)
+		if config, err = a.kubeconfig.Config(); err != nil {
+			return nil, err
 		}
 	}
 	return clientbuilder.SimpleControllerClientBuilder{ClientConfig: config}, nil
 }
+
+// hasCluster reports whether there is a cluster for the provider to read from.
+func (a account) hasCluster() bool { return a.reads || a.kubeconfig.File != "" }
 
 // errEnough ends a listing of which enough was seen.
 var errEnough = errors.New("enough instances")

@@ -61,7 +61,7 @@ declares it. A provider that is not safe for that may end the program: the repor
 	flags.StringVar(&f.account.config, "cloud-config", "", "`file` with the provider's configuration")
 	flags.StringVar(&f.options.ClusterName, "cluster-name", conformance.DefaultClusterName,
 		"`name` of the cluster that the provider is called with; not one that exists")
-	flags.StringVar(&f.account.kubeconfig, "kubeconfig", "", "`file` with access to a cluster, for a provider that reads from it")
+	flags.StringVar(&f.account.kubeconfig.File, "kubeconfig", "", "`file` with access to a cluster, for a provider that reads from it")
 	flags.StringArrayVar(&f.account.nodes, "node", nil,
 		"`name` of a node whose instance exists and runs; may be repeated. Without it, two that the provider lists")
 	flags.StringVar(&f.account.otherConfig, "other-cloud-config", "",
@@ -92,12 +92,14 @@ func (f *conformanceFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	f.sayWithoutNode(cmd.ErrOrStderr(), subject)
 	f.options.Progress = func(result conformance.Result) { _ = result.WriteText(out) }
 	report, err := conformance.Check(ctx, subject.factory, f.options)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "\n%s\n", report.Summary())
+	f.sayWithoutNode(cmd.ErrOrStderr(), subject)
 	if err := f.writeJUnit(report); err != nil {
 		return err
 	}
@@ -117,6 +119,13 @@ func (f *conformanceFlags) run(cmd *cobra.Command) error {
 		return fmt.Errorf("provider %s does not conform: %s", f.account.provider, report.Summary())
 	}
 	return nil
+}
+
+// sayWithoutNode says what is missing if there is no instance for the rules that need one: they are nearly all.
+func (f *conformanceFlags) sayWithoutNode(out io.Writer, subject opened) {
+	if len(subject.subject.Instances) == 0 {
+		fmt.Fprintln(out, "most rules need an instance: give --node=NAME, a node whose instance runs; the provider lists none")
+	}
 }
 
 // observe finds out what the provider bears, after the report: a provider that does not bear reads at once may end the process.

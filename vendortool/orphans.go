@@ -31,17 +31,17 @@ type orphansFlags struct {
 
 // NewOrphans returns the command that finds what belongs to this cluster in the cloud and to no object of it, and removes it.
 func NewOrphans() *cobra.Command {
-	f := &orphansFlags{}
+	f := &orphansFlags{account: account{reads: true}}
 	cmd := &cobra.Command{
 		Use:   "orphans",
 		Short: "Find load balancers and routes that belong to no object, and remove them",
-		Long: `orphans lists the load balancers in the cloud whose Services do not exist any more, and the routes that lead to no node.
+		Long: `orphans lists the load balancers in the cloud whose Services no longer exist, and the routes that lead to no node.
 First the cloud is listed, then the API server: what was made meanwhile is none of these.
 
---remove removes those that are this cluster's beyond doubt, after a confirmation on the terminal or with --yes, and after
+--remove removes what is this cluster's beyond doubt, after a confirmation on the terminal or with --yes, and after
 another look. Of the others it is said that they are not touched:
 
-  - A load balancer is this cluster's if it carries the cluster's UID, that of the Service default/kubernetes. One without
+  - A load balancer is this cluster's if it carries the cluster's UID, which the Service default/kubernetes has. One without
     a UID may be another cluster's of the same name. Those with another UID are not even listed.
   - A route does not say by whom it was made. It counts as this cluster's if --cluster-name and --cluster-cidr are given,
     it lies wholly within one of those ranges, no node has pods there, and another route under that name leads to a node of
@@ -60,7 +60,7 @@ kubeconfig may be anybody's who may read Services and nodes.
 	flags := cmd.Flags()
 	flags.StringVar(&f.account.provider, "cloud-provider", "", "`name` of the provider (required)")
 	flags.StringVar(&f.account.config, "cloud-config", "", "`file` with the provider's configuration")
-	flags.StringVar(&f.account.kubeconfig, "kubeconfig", "", "`file` with access to the cluster (required)")
+	f.account.kubeconfig.AddFlags(flags)
 	flags.StringVar(&f.clusterName, "cluster-name", defaultClusterName, "`name` of the cluster, as the manager has it")
 	flags.StringSliceVar(&f.clusterCIDRs, "cluster-cidr", nil, "`ranges` of the cluster's pods, as the manager has them")
 	flags.StringVarP(&f.output, "output", "o", "table", "`format` of the list: table or json")
@@ -91,9 +91,6 @@ func (f *orphansFlags) run(cmd *cobra.Command) error {
 // complete checks the flags, and returns everything that is wrong with them. The ranges are nil unless the cluster's name was said.
 func (f *orphansFlags) complete(canAsk, named bool) (ranges []netip.Prefix, err error) {
 	wrong := f.account.validate()
-	if f.account.kubeconfig == "" {
-		wrong = append(wrong, errors.New("--kubeconfig: required"))
-	}
 	if f.output != "table" && f.output != "json" {
 		wrong = append(wrong, fmt.Errorf("--output: %q: must be table or json", f.output))
 	}

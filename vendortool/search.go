@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
@@ -42,13 +41,13 @@ type search struct {
 
 // search builds the provider, which runs until stop is closed, and a client of the cluster.
 func (f *orphansFlags) search(ranges []netip.Prefix, stop <-chan struct{}) (*search, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", f.account.kubeconfig)
+	config, err := f.account.kubeconfig.Config()
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig %s: %w", f.account.kubeconfig, err)
+		return nil, err
 	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig %s: %w", f.account.kubeconfig, err)
+		return nil, fmt.Errorf("client of the cluster: %w", err)
 	}
 	cloud, err := f.account.start(f.account.config, stop)
 	if err != nil {

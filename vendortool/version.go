@@ -18,7 +18,7 @@ func NewVersion() *cobra.Command {
 		Use:   "version",
 		Short: "Show which version this is",
 		Long: `version shows the version of Mooring, the commit that it was built from, the version of Kubernetes whose libraries are in it,
-and the release of Go. It asks nobody: for the version of a manager that runs, see the metric mooring_build_info.
+and the release of Go. It asks no manager: for the version of a manager that runs, see the metric mooring_build_info.
 
 ` + cli.ExitCodes,
 		Args: cli.NoArguments,

@@ -39,7 +39,7 @@ Mooring itself is the release that this program is; inside a checkout of Mooring
 --replace github.com/mooring-ccm/mooring=DIRECTORY choose another.
 
 --image writes an OCI image as a tarball, without a container engine: the program, root certificates, the user 65532, and a
-list of all modules in SPDX JSON, which is also written beside it. Without --with, the image is that of the daemon that
+list of all modules in SPDX JSON, which is also written beside it. Without --with, the image has the daemon that
 Mooring ships. The same inputs give the same bytes; the time in the image is SOURCE_DATE_EPOCH, or the beginning of 1970.
 --push sends the image to the registry that --image-name names, with the credentials of this user's container tools.
 

@@ -28,7 +28,7 @@ func newCheck() *cobra.Command {
 		Use:   "check",
 		Short: "Check whether a cluster is fit for a cloud controller manager",
 		Long: `check reads a cluster and says what keeps a cloud controller manager from working in it, before one is installed and after:
-kubelets without --cloud-provider=external, flags of kube-controller-manager, taints that nobody removes, two managers of the same
+kubelets without --cloud-provider=external, flags of kube-controller-manager, taints that are never removed, two managers of the same
 nodes, the leader, rights of the manager's ServiceAccount, its pods and their image, provider IDs, and, for the provider metal,
 the health port of kube-proxy. Each finding says what was seen and what to do about it.
 
@@ -48,7 +48,7 @@ Exit codes:
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
-	f.access.addClusterFlags(cmd.Flags())
+	f.access.AddFlags(cmd.Flags())
 	f.lease.addFlag(cmd.Flags())
 	addSchemes(cmd.Flags(), &f.schemes)
 	f.output.addFlag(cmd)

@@ -43,7 +43,7 @@ What the config does not say is listed on standard error, by the object and the 
   NOTE    it is there, and means something a little different
 
 A field that is not known is listed too, and so is a config that the provider would not take; nothing is left out in silence. Passwords are
-never shown. The order of the pools is that of their names; priorities are turned round, because the highest comes first here.
+never shown. The pools are ordered by their names; priorities are turned round, because the highest comes first here.
 
 Exit codes:
   0    the resources are converted; what is listed does not count, except with --strict

@@ -162,7 +162,7 @@ func TestReportCommandLinesThatAreWrong(t *testing.T) {
 		},
 		"orphans": {
 			[]string{"orphans", "--cloud-provider=fog", "--remove", "--cluster-cidr=10.0.0.0", "-o", "xml"},
-			[]string{`--cloud-provider: "fog": not in this program`, "--kubeconfig: required", "--cluster-cidr:", "--output:", "--remove: nobody can be asked"},
+			[]string{`--cloud-provider: "fog": not in this program`, "--cluster-cidr:", "--output:", "--remove: nobody can be asked"},
 		},
 		"orphans, yes to nothing": {[]string{"orphans", "--yes"}, []string{"--yes: there is nothing to confirm without --remove"}},
 	} {

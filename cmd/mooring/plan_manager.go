@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -18,8 +17,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/internal/version"
 )
 
@@ -36,9 +35,9 @@ const (
 
 // access is how to reach an API server and a manager.
 type access struct {
-	kubeconfig, context string
-	server, authority   string
-	insecure            bool
+	cli.Kubeconfig
+	server, authority string
+	insecure          bool
 	// forwarding reaches the manager through the API server, and tokens are what it is then asked with.
 	forwarding bool
 	tokens     *podTokens
@@ -46,20 +45,14 @@ type access struct {
 
 // addFlags adds the flags that say so. Server is the default of --server.
 func (a *access) addFlags(flags *pflag.FlagSet, server string) {
-	a.addClusterFlags(flags)
+	a.AddFlags(flags)
 	flags.StringVar(&a.server, "server", server, "`URL` of the manager's secure port")
 	flags.BoolVar(&a.forwarding, "port-forward", false,
 		"reach the manager's pod through the API server, in place of --server, with a token of the pod's account and none of yours; takes "+
 			"\"create\" on pods/portforward and serviceaccounts/token")
 	flags.StringVar(&a.authority, "certificate-authority", "", "PEM `file` of the authority that the manager's certificate is of")
 	flags.BoolVar(&a.insecure, "insecure-skip-tls-verify", false,
-		"believe any certificate of the manager; whoever answers sees the credentials of the kubeconfig")
-}
-
-// addClusterFlags adds those that say how to reach the API server.
-func (a *access) addClusterFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&a.kubeconfig, "kubeconfig", "", "`file` with access to the cluster (default: $KUBECONFIG, or ~/.kube/config)")
-	flags.StringVar(&a.context, "context", "", "`name` of the context of the kubeconfig to use")
+		"believe any certificate of the manager; any server that answers sees the credentials of the kubeconfig")
 }
 
 // validate returns everything that is wrong with the flags.
@@ -78,7 +71,7 @@ func (a *access) validate() error {
 	if a.authority != "" && a.insecure {
 		wrong = append(wrong, errors.New("--certificate-authority, --insecure-skip-tls-verify: only one of them"))
 	}
-	for flag, path := range map[string]string{"--kubeconfig": a.kubeconfig, "--certificate-authority": a.authority} {
+	for flag, path := range map[string]string{"--kubeconfig": a.File, "--certificate-authority": a.authority} {
 		if path == "" {
 			continue
 		}
@@ -91,31 +84,12 @@ func (a *access) validate() error {
 
 // cluster returns how to reach the API server.
 func (a *access) cluster() (*rest.Config, error) {
-	config, err := a.loader().ClientConfig()
+	config, err := a.Config()
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig: %w", err)
+		return nil, err
 	}
 	config.UserAgent, config.Timeout, config.QPS = version.UserAgent(), requestTimeout, -1 // few requests, which wait for each other anyway
 	return config, nil
-}
-
-// clusterName is what the kubeconfig calls the cluster; empty if it does not, as within a pod.
-func (a *access) clusterName() string {
-	raw, err := a.loader().RawConfig()
-	if err != nil {
-		return ""
-	}
-	if current, found := raw.Contexts[cmp.Or(a.context, raw.CurrentContext)]; found {
-		return current.Cluster
-	}
-	return ""
-}
-
-// loader reads the kubeconfig.
-func (a *access) loader() clientcmd.ClientConfig {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = a.kubeconfig
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: a.context})
 }
 
 // manager returns a client of the manager's secure port, who is whom the kubeconfig says: that port asks the API server who it is.

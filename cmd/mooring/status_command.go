@@ -151,7 +151,7 @@ func (f *statusFlags) show(cmd *cobra.Command, look *look, progress io.Writer) e
 // page writes the status as a page for a browser.
 func (f *statusFlags) page(stdout io.Writer, status view.Status, seen view.Seen) error {
 	var page bytes.Buffer
-	if err := status.HTML(&page, seen, f.access.clusterName()); err != nil {
+	if err := status.HTML(&page, seen, f.access.ClusterName()); err != nil {
 		return err
 	}
 	if f.html == "-" {

@@ -32,3 +32,16 @@ const (
 	MetricSessionPrefixes = "mooring_metal_bgp_prefixes"
 	MetricSessionPaths    = "mooring_metal_bgp_paths"
 )
+
+// The values of the label outcome of MetricCloudCalls that are no failures of the cloud.
+const (
+	CallOK             = "ok"
+	CallNotFound       = "not_found"
+	CallNotImplemented = "not_implemented"
+	CallRetry          = "retry"
+)
+
+// IsCallFailure reports whether a value of the label outcome of MetricCloudCalls is a failure of the cloud.
+func IsCallFailure(outcome string) bool {
+	return outcome != CallOK && outcome != CallNotFound && outcome != CallNotImplemented && outcome != CallRetry
+}

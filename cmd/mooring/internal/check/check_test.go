@@ -138,6 +138,14 @@ var breaks = map[string]struct {
 		},
 		"other-managers", check.Error, "z holds the Lease kube-system/aws-cloud-controller-manager", "stop it", nil,
 	},
+	"another manager with a lease of another name": {
+		func(o *check.Observation) {
+			other := lease("ours", "z", time.Second)
+			other.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "cloud-controller-manager"}}
+			o.Leases.Value = append(o.Leases.Value, other)
+		},
+		"other-managers", check.Error, "z holds the Lease kube-system/ours", "stop it", nil,
+	},
 	"another manager's writes": {
 		func(o *check.Observation) {
 			o.Nodes.Value[0].ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "aws-cloud-controller-manager", Time: ptr.To(ago(time.Minute))}}

@@ -8,6 +8,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/managers"
@@ -245,7 +246,7 @@ func otherLeases(seen *Observation, severity State) []Finding {
 	for i := range seen.Leases.Value {
 		lease := &seen.Leases.Value[i]
 		held := view.Of(view.Seen{Now: seen.Now, Lease: lease}).Leader
-		if known[lease.Name] || !strings.Contains(lease.Name, managers.DefaultLease) || held.Holder == "" || held.Expired || lease.Spec.RenewTime == nil ||
+		if known[lease.Name] || !ofManager(lease) || held.Holder == "" || held.Expired || lease.Spec.RenewTime == nil ||
 			ptr.Deref(lease.Spec.LeaseDurationSeconds, 0) == 0 || strings.HasSuffix(lease.Name, "-node-deletions") {
 			continue
 		}
@@ -256,6 +257,13 @@ func otherLeases(seen *Observation, severity State) []Finding {
 		})
 	}
 	return findings
+}
+
+// ofManager reports whether a Lease is a cloud controller manager's: by its name, or by the program that writes it.
+func ofManager(lease *coordinationv1.Lease) bool {
+	return strings.Contains(lease.Name, managers.DefaultLease) || slices.ContainsFunc(lease.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
+		return strings.Contains(entry.Manager, managers.DefaultLease)
+	})
 }
 
 // otherWriters finds cloud controller managers of other names among those who have written nodes lately.

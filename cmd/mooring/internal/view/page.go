@@ -320,7 +320,7 @@ func operationsOf(seen Seen) []operation {
 	all, most := now.each(calls, "operation"), 0.0
 	failed := map[string]float64{}
 	for _, one := range now[calls].GetMetric() {
-		if outcome := label(one, "outcome"); outcome != "success" {
+		if names.IsCallFailure(label(one, "outcome")) {
 			failed[label(one, "operation")] += reading(one)
 		}
 	}

@@ -49,12 +49,12 @@ mooring_inventory_instances 402
 # TYPE mooring_inventory_listing_timestamp_seconds gauge
 mooring_inventory_listing_timestamp_seconds %d
 # TYPE mooring_cloud_calls_total counter
-mooring_cloud_calls_total{operation="ListInstances",outcome="success"} 412
-mooring_cloud_calls_total{operation="EnsureLoadBalancer",outcome="success"} 61
+mooring_cloud_calls_total{operation="ListInstances",outcome="ok"} 412
+mooring_cloud_calls_total{operation="EnsureLoadBalancer",outcome="ok"} 61
 mooring_cloud_calls_total{operation="EnsureLoadBalancer",outcome="error"} 22
-mooring_cloud_calls_total{operation="CreateRoute",outcome="success"} 397
+mooring_cloud_calls_total{operation="CreateRoute",outcome="ok"} 397
 mooring_cloud_calls_total{operation="CreateRoute",outcome="error"} 9
-mooring_cloud_calls_total{operation="ListRoutes",outcome="success"} 240
+mooring_cloud_calls_total{operation="ListRoutes",outcome="ok"} 240
 # TYPE mooring_cloud_calls_in_flight gauge
 mooring_cloud_calls_in_flight{group="instances"} 1
 mooring_cloud_calls_in_flight{group="load balancers"} 2

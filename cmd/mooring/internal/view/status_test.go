@@ -206,7 +206,7 @@ mooring_inventory_listing_timestamp_seconds 1772366300
 # TYPE mooring_inventory_watch_mark_timestamp_seconds gauge
 mooring_inventory_watch_mark_timestamp_seconds 1772366390.5
 # TYPE mooring_cloud_calls_total counter
-mooring_cloud_calls_total{operation="ListRoutes",outcome="success"} 20
+mooring_cloud_calls_total{operation="ListRoutes",outcome="ok"} 20
 mooring_cloud_calls_total{operation="InstanceMetadata",outcome="error"} 5
 # TYPE mooring_cloud_calls_waiting gauge
 mooring_cloud_calls_waiting 4
