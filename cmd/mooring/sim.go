@@ -51,7 +51,7 @@ func newSimServe() *cobra.Command {
 		Use:   "serve",
 		Short: "Serve the simulated cloud until interrupted",
 		Long: `serve offers instances, zones, machine types, load balancers and routes by an HTTP JSON API under /v1, as
-docs/reference/sim-api.md describes it. What it holds is in the state file and survives any end of the process; the
+docs/reference/sim.md describes it. What it holds is in the state file and survives any end of the process; the
 knobs are of the process, and can be changed while it runs by the admin API.
 
 ` + cli.ExitCodes,
@@ -68,7 +68,7 @@ knobs are of the process, and can be changed while it runs by the admin API.
 	flags.StringVar(&f.adminTokenFile, "admin-token-file", "", "`file` with the bearer token of the admin API, which is off without it")
 	flags.StringVar(&f.certFile, "tls-cert-file", "", "`file` with the PEM certificate to serve with; plain HTTP without it")
 	flags.StringVar(&f.keyFile, "tls-private-key-file", "", "`file` with the PEM key of the certificate")
-	flags.StringVar(&f.seed, "seed", "", "YAML `file` with what a new state file starts with; see docs/reference/sim-api.md")
+	flags.StringVar(&f.seed, "seed", "", "YAML `file` with what a new state file starts with; see docs/reference/sim.md")
 	flags.IntVar(&f.instances, "instances", 0, "how many instances a new state file starts with, if there is no --seed")
 	flags.DurationVar(&f.latency, "latency", 0, "how long every call takes")
 	flags.DurationVar(&f.jitter, "latency-jitter", 0, "random time on top of --latency, up to this much")

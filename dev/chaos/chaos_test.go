@@ -1,4 +1,4 @@
-// Package chaos_test runs short fault schedules over the whole system: see docs/how-to/chaos.md.
+// Package chaos_test runs short fault schedules over the whole system: see dev/docs/chaos.md.
 package chaos_test
 
 import (

@@ -3,6 +3,7 @@ package chart_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,8 +20,10 @@ import (
 func TestHelmCommandsOfGuidesRender(t *testing.T) {
 	pages, err := filepath.Glob(filepath.Join(root, "docs", "how-to", "*.md"))
 	must.NoError(t, err)
+	quickstarts, err := filepath.Glob(filepath.Join(root, "docs", "quickstart", "*.md"))
+	must.NoError(t, err)
 	tried := 0
-	for _, path := range append(pages, filepath.Join(folder, "README.md"), filepath.Join(root, "docs", "tutorial", "metal-rack.md")) {
+	for _, path := range append(slices.Concat(pages, quickstarts), filepath.Join(folder, "README.md")) {
 		page, err := os.ReadFile(path)
 		must.NoError(t, err)
 		// Where a page upgrades what another one installs, this is what it installed.

@@ -45,7 +45,7 @@ func (s *environment) invitation(style render.Style) string {
 	line("  kubectl get events --field-selector source=cloud-node-controller")
 	line("  kubectl -n kube-system get lease %s -o yaml", leaseName)
 	if s.client != nil {
-		line("\nThe cloud can be changed (docs/reference/sim-api.md); this resizes an instance:\n")
+		line("\nThe cloud can be changed (docs/reference/sim.md); this resizes an instance:\n")
 		line("  curl -X PUT -H \"Authorization: Bearer $(cat %s)\" -H 'Content-Type: application/json' \\", s.tokenFile)
 		line("    -d '{\"name\": \"node-002\", \"zone\": \"sim-1b\", \"machineType\": \"sim.large\", " +
 			"\"addresses\": [{\"type\": \"InternalIP\", \"address\": \"10.0.0.3\"}, " +

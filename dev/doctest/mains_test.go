@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestMainsAreQuoted finds each piece of Go of the page on vendors' mains, word for word, in programs that are built and run by tests.
+// TestMainsAreQuoted finds each piece of Go of the page on building a CCM, word for word, in programs that are built and run by tests.
 func TestMainsAreQuoted(t *testing.T) {
 	var code strings.Builder
 	for _, folder := range []string{"examples/vendor", "dev/plugins/aws/cmd/tagging-ccm"} {
@@ -25,7 +25,7 @@ func TestMainsAreQuoted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	pieces := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(text(t, "docs/how-to/from-your-main.md"), -1)
+	pieces := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(text(t, "docs/how-to/build-a-ccm.md"), -1)
 	if len(pieces) < 3 {
 		t.Errorf("the page has %d pieces of Go: this test looks at too few", len(pieces))
 	}

@@ -12,6 +12,8 @@ var (
 	// namesInRow are those of the first column of a row.
 	namesInRow = regexp.MustCompile("(?m)^\\| (`\\w+`(?:, `\\w+`)*) \\|")
 	named      = regexp.MustCompile("`(\\w+)`")
+	// problem is a constant of the problems of a session.
+	problem = regexp.MustCompile(`(?m)^\t\w+ Problem = "(\w+)"$`)
 )
 
 // partOf is the section of a page under a heading.
@@ -25,12 +27,12 @@ func partOf(t *testing.T, page, heading string) string {
 	return part
 }
 
-// TestRunbooksOfBareMetal says what to do about every warning and every problem of a session that the references have.
+// TestRunbooksOfBareMetal says what to do about every warning that the references have, and about every problem of a session in the source.
 func TestRunbooksOfBareMetal(t *testing.T) {
-	const page = "docs/how-to/runbooks-metal-events.md"
+	const page, source = "docs/how-to/runbooks-metal.md", "providers/metal/bgp/problem.go"
 	headings := map[string]bool{}
 	for _, line := range strings.Split(text(t, page), "\n") {
-		if heading, found := strings.CutPrefix(line, "## "); found {
+		if heading, found := strings.CutPrefix(line, "### "); found {
 			for name := range strings.SplitSeq(heading, ", ") {
 				headings[name] = true
 			}
@@ -49,17 +51,23 @@ func TestRunbooksOfBareMetal(t *testing.T) {
 			}
 		}
 	}
-	advised := partOf(t, page, "Problems of sessions")
-	problems := 0
-	for _, row := range namesInRow.FindAllStringSubmatch(partOf(t, "docs/how-to/metal-routers.md", "When a session is not up"), -1) {
+	advised := map[string]bool{}
+	for _, row := range namesInRow.FindAllStringSubmatch(partOf(t, page, "Sessions that are not up"), -1) {
 		for _, name := range named.FindAllStringSubmatch(row[1], -1) {
-			problems++
-			if !strings.Contains(advised, name[0]) {
-				t.Errorf("%s does not say what to do about the problem %s", page, name[1])
-			}
+			advised[name[1]] = true
 		}
 	}
-	if warnings < 12 || problems < 13 {
-		t.Errorf("found %d warnings and %d problems: this test looks in the wrong place", warnings, problems)
+	problems := problem.FindAllStringSubmatch(text(t, source), -1)
+	for _, name := range problems {
+		if !advised[name[1]] {
+			t.Errorf("%s does not say what to do about the problem %s", page, name[1])
+		}
+		delete(advised, name[1])
+	}
+	for name := range advised {
+		t.Errorf("%s says what to do about %s, which is no problem of a session in %s", page, name, source)
+	}
+	if warnings < 12 || len(problems) < 16 {
+		t.Errorf("found %d warnings and %d problems: this test looks in the wrong place", warnings, len(problems))
 	}
 }

@@ -70,7 +70,7 @@ const (
 	ignore  kind = "ignore" // it is not for us to decide
 )
 
-// Reasons of conditions and events. They are documented in docs/reference/events-and-conditions.md.
+// Reasons of conditions and events. They are documented in docs/reference/events-and-conditions-services.md.
 const (
 	// ReasonApproved is that of the condition Approved.
 	ReasonApproved = "ServingCertificateApproved"

@@ -10,7 +10,7 @@ import (
 )
 
 // balancerServiceRules are about Services and nodes as clusters have them: with a status, without nodes, with nodes of other clouds,
-// and after a deletion that failed. Each was broken by a provider that people ran: see docs/explanation/known-quirks.md.
+// and after a deletion that failed. Each was broken by a provider that people ran: see dev/docs/quirks.md.
 func balancerServiceRules() []Rule {
 	return []Rule{
 		{

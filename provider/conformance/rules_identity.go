@@ -23,7 +23,7 @@ var fields = Source{"cloudprovider.InstancesV2.InstanceMetadata",
 	"The values returned in InstanceMetadata are translated into specific fields and labels in the Node object on registration."}
 
 // identityRules are about which instance is a node's, and about what of it can stand in a Node. Each was broken by a provider that
-// people ran: see docs/explanation/known-quirks.md.
+// people ran: see dev/docs/quirks.md.
 func identityRules() []Rule {
 	return []Rule{
 		{

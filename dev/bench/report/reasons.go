@@ -29,7 +29,7 @@ var reasons = map[string]string{
 // joins is why it is hard to be faster with nodes that join.
 const joins = "a node costs two writes of the API server. On two cores, which are busy all the while, the API server, etcd and the cloud take " +
 	"85 % of the processor time until all nodes have joined, with either manager. With a plain plugin, nine tenths would take a manager that uses " +
-	"little more than half of what ours does, of which no single place takes more than a tenth ([ADR 13](adr/0013-guarded-patches.md))."
+	"little more than half of what ours does, of which no single place takes more than a tenth ([ADR 13](../dev/docs/design/nodes.md#13))."
 
 // unexplained is what stands where nobody has found out yet.
 const unexplained = "not explained yet."

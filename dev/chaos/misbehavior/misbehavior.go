@@ -19,7 +19,7 @@ const (
 	StatusGoexit = 597
 )
 
-// The quirks of docs/explanation/known-quirks.md that are code within a plugin.
+// The quirks of dev/docs/quirks.md that are code within a plugin.
 const (
 	// What it says of instances.
 	AddressesTwice = "plugin-addresses-twice"

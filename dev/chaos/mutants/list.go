@@ -45,7 +45,7 @@ var ofNodeLifecycle = []Mutant{
 		}},
 	},
 	{
-		Name: "keeps-gone-nodes", What: "a node whose instance is gone is never deleted", Schedule: departures,
+		Name: "keeps-gone-nodes", What: "a node without an instance is never deleted", Schedule: departures,
 		File: "internal/controller/nodelifecycle/plan.go",
 		Old:  "return decision{cause: causeGone}", New: "return decision{}",
 	},
@@ -126,7 +126,7 @@ var ofOthers = []Mutant{
 		Old:  "\tdefault:\n\t\treturn Foreign, fmt", New: "\tdefault:\n\t\treturn Ours, fmt",
 	},
 	{
-		Name: "keeps-routes", What: "routes of nodes that are gone stay", Schedule: departures,
+		Name: "keeps-routes", What: "routes of deleted nodes stay", Schedule: departures,
 		File: "internal/controller/route/plan.go",
 		Old:  "\t\treturn \"its node is gone\", true\n", New: "\t\treturn \"\", false\n",
 		More: []overlay.Replacement{{Old: "\t\treturn \"it drops packets\", true\n", New: "\t\treturn \"\", false\n"}},

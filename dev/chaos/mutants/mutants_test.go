@@ -21,7 +21,7 @@ func TestMutantsFit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile(root + "/docs/explanation/chaos-mutants.md")
+	page, err := os.ReadFile(root + "/dev/docs/chaos.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestMutantsFit(t *testing.T) {
 			t.Errorf("mutant %s: %v", m.Name, err)
 		}
 		if seen[m.Name] || !strings.Contains(string(page), "| `"+m.Name+"` | "+m.What+" |") {
-			t.Errorf("mutant %s is there twice, or docs/explanation/chaos-mutants.md does not say: %s", m.Name, m.What)
+			t.Errorf("mutant %s is there twice, or dev/docs/chaos.md does not say: %s", m.Name, m.What)
 		}
 		seen[m.Name] = true
 	}

@@ -2,8 +2,7 @@ package schedule
 
 import "github.com/mooring-ccm/mooring/dev/chaos/misbehavior"
 
-// pluginQuirks are the quirks of docs/explanation/known-quirks.md that are code within a plugin. Which operation stands for which quirk is
-// in docs/explanation/chaos-quirks.md.
+// pluginQuirks are the quirks of dev/docs/quirks.md that are code within a plugin. That page says which operation stands for which quirk.
 var pluginQuirks = []Kind{
 	quirk(misbehavior.AddressesTwice, "the plugin names each address of an instance twice", 15),
 	quirk(misbehavior.NoIP, "the plugin describes instances without an IP address", 15),

@@ -20,7 +20,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
-// TestQuirks has providers do what real ones did to nodes and Services: see docs/explanation/known-quirks.md. It runs ahead of the
+// TestQuirks has providers do what real ones did to nodes and Services: see dev/docs/quirks.md. It runs ahead of the
 // other tests, which are parallel, so that its managers are not beside all of theirs.
 func TestQuirks(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){

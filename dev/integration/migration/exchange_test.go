@@ -15,7 +15,7 @@ import (
 )
 
 // TestExchangeWhileObjectsWait exchanges the managers, in both directions, while a Service waits for its load balancer, which the cloud
-// refuses, and a node joins: see docs/how-to/go-back.md.
+// refuses, and a node joins: see docs/how-to/uninstall.md.
 func TestExchangeWhileObjectsWait(t *testing.T) {
 	s := newScene(t)
 	now := s.start(t, reference)

@@ -13,7 +13,7 @@ import (
 
 const (
 	guide  = "../../../docs/how-to/metal-routers.md"
-	beside = "../../../docs/how-to/metal-beside-other-speakers.md"
+	beside = "../../../docs/how-to/metal-network-plugins.md"
 )
 
 // documented returns the configuration in a guide that is marked as tested.

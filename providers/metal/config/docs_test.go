@@ -33,7 +33,7 @@ func examples(t *testing.T, page, kind string) []string {
 // What people copy from the documentation loads.
 func TestExamplesLoad(t *testing.T) {
 	lists := examples(t, "how-to/metal-machines.md", MachineListKind)
-	for _, page := range []string{"how-to/metal-machines.md", "how-to/metal-sleep.md", "how-to/metal-layer-2.md", "reference/metal-config.md", "tutorial/metal-rack.md"} {
+	for _, page := range []string{"how-to/metal-machines.md", "how-to/metal-sleep.md", "how-to/metal-layer-2.md", "reference/metal-config.md", "quickstart/metal.md"} {
 		for _, example := range examples(t, page, CloudConfigKind) {
 			list := lists[0]
 			if strings.Contains(example, "name: n1") {
@@ -41,7 +41,8 @@ func TestExamplesLoad(t *testing.T) {
 			}
 			dir := write(t, map[string]string{"config.yaml": example, "racks/rack-1.yaml": list})
 			config, err := Load(filepath.Join(dir, "config.yaml"))
-			if err != nil || len(config.Inventory.Machines) == 0 && config.L2 == nil { // layer 2 is shown without an inventory
+			balances := len(config.Pools) > 0 && (config.BGP != nil || config.L2 != nil)
+			if err != nil || len(config.Inventory.Machines) == 0 && !balances { // load balancers are shown without an inventory
 				t.Errorf("an example of %s does not load: %v\n%s", page, err, example)
 			}
 		}

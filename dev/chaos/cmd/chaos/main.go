@@ -1,4 +1,4 @@
-// Command chaos runs fault schedules: see docs/how-to/chaos.md.
+// Command chaos runs fault schedules: see dev/docs/chaos.md.
 package main
 
 import (
