@@ -39,7 +39,7 @@ func othersFlags() map[string]string {
 		"--config-patch": "talosctl", "--disable-cloud-controller": "k3s", "--disable": "k3s", "--kubelet-arg": "k3s",
 		"--release": "the report of the benchmark", "--role": "openstack", "--decode": "base64", "--check": "sha256sum",
 		"--key": "cosign", "--insecure-ignore-tlog": "cosign", "--signature": "cosign",
-		"--nodes": "cluster-autoscaler",
+		"--nodes":                         "cluster-autoscaler",
 		"--kubelet-certificate-authority": "kube-apiserver", "--kubelet-insecure-tls": "metrics-server",
 		"--cluster-signing-cert-file": "kube-controller-manager", "--cluster-signing-key-file": "kube-controller-manager", "--cluster-signing-duration": "kube-controller-manager",
 		"--pdu": "a command for power states", "--outlet": "a command for power states",

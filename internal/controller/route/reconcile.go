@@ -85,7 +85,7 @@ func (r *reconciler) carryOut(ctx context.Context, c comparison) (outcomes []out
 	written := progress.done()
 	now := time.Now()
 	if without := r.state.unsupportedFamilies(); len(without) > len(c.wanted.unsupported) {
-		log.FromContext(ctx).Info("The cloud provider makes no routes of a family: nodes are served without them", "families", without)
+		log.FromContext(ctx).Info("The cloud provider makes no routes of a family: nodes are served without them", "family", fmt.Sprint(without))
 		c.wanted.unsupported = without
 	}
 	routedNodes, missing := routedNodesOf(c.members, c.wanted, c.planned, unmet(c.planned, c.admitted, outcomes),

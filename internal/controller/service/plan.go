@@ -3,14 +3,12 @@ package service
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/names"
 )
 
@@ -99,8 +97,8 @@ type made struct {
 	// unlisted are the nodes that the plugin was given and the cloud's list has not shown as targets since: plugins select theirs. Nil: it has not
 	// been asked since the targets were written.
 	unlisted map[string]bool
-	// stillDiffers is by what it differs after all repairs. None: nothing, or they are not over.
-	stillDiffers []string
+	// stillDiffers says that it differs after all repairs, and how; empty: it does not, or they are not over.
+	stillDiffers string
 	// denial is a row of answers that the cloud does not find it.
 	denial denial
 }
@@ -416,9 +414,8 @@ func publicationFor(service *corev1.Service, made *made, now time.Time) publicat
 	case made.denial.told():
 		status, reason = metav1.ConditionFalse, ReasonNotFound
 		message = "The cloud does not find the load balancer. It is made again if that stays so"
-	case len(made.stillDiffers) > 0:
-		status, reason = metav1.ConditionFalse, ReasonDrifted
-		message = kit.EventMessage(fmt.Sprintf("The load balancer still differs after %d repairs: %s", maxRepairs, strings.Join(made.stillDiffers, ", ")))
+	case made.stillDiffers != "":
+		status, reason, message = metav1.ConditionFalse, ReasonDrifted, made.stillDiffers
 	case len(ingress) == 0:
 		status, reason = metav1.ConditionFalse, ReasonNoAddress
 		message = "The cloud provider made the load balancer and gave it no address"

@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -440,9 +441,13 @@ func (s *states) compared(key types.NamespacedName, looked *made, what string, d
 			known.drift, known.repairedAt = differ, time.Now()
 			return
 		}
-		if news = !slices.Equal(looked.stillDiffers, differ); news {
+		still := ""
+		if len(differ) > 0 {
+			still = kit.EventMessage(fmt.Sprintf("The load balancer still differs after %d repairs: %s", maxRepairs, strings.Join(differ, ", ")))
+		}
+		if news = looked.stillDiffers != still; news {
 			changed := *looked
-			changed.stillDiffers = differ
+			changed.stillDiffers = still
 			known.made = &changed
 		}
 	})
