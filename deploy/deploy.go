@@ -40,3 +40,8 @@ var ServingCertificateRBAC []byte
 //
 //go:embed manifests/rbac-dry-run.yaml
 var DryRunRBAC []byte
+
+// AdmissionPolicy keeps kubelets from writing annotations of mooring.dev on Nodes.
+//
+//go:embed manifests/admission-policy.yaml
+var AdmissionPolicy []byte

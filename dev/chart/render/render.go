@@ -114,6 +114,12 @@ var Manifests = []Manifest{
 		Templates: []string{"serviceaccount.yaml", "rbac.yaml", "rbac-separate-identities.yaml"},
 	},
 	{
+		File:      "manifests/admission-policy.yaml",
+		Head:      "Keeps kubelets from writing annotations of mooring.dev on Nodes.",
+		Values:    "provider: {name: sim}",
+		Templates: []string{"admissionpolicy.yaml"},
+	},
+	{
 		File:   "manifests/deployment.yaml",
 		Head:   "Two replicas on control-plane nodes. Put your image, the name of your provider and the Secret of its configuration in place of those here.",
 		Values: "provider: {name: sim, config: {existingSecret: cloud-config}}",
