@@ -126,6 +126,12 @@ chaos: preflight ## Disturb the whole system by a schedule, and check it: make c
 
 DRAWS ?= 100
 
+MOVES ?= 1000
+
+.PHONY: adversary
+adversary: preflight ## Try what a stolen kubelet credential can do to a cluster: make adversary SEED=1 MOVES=1000
+	@CGO_ENABLED=0 $(GO) test -trimpath -vet=off -count=1 -v -timeout 60m ./dev/adversary -run TestAStolenKubelet $(ARGS) -seed=$(SEED) -moves=$(MOVES)
+
 .PHONY: simulate
 simulate: preflight ## Run both managers on random plugins, clouds and clusters in virtual time: make simulate SEED=1 DRAWS=100
 	@$(RUN) ./dev/cmd/gobuild -o $(BIN) ./dev/simulation/cmd/simulate

@@ -58,15 +58,15 @@ func (f *nodeGroupFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.files.Key, "autoscaler-tls-private-key-file", f.files.Key,
 		"File with the private key of --autoscaler-tls-cert-file.")
 	flags.StringVar(&f.files.ClientCA, "autoscaler-client-ca-file", f.files.ClientCA,
-		"File with the authority of the Cluster Autoscaler's certificate. Whoever has a certificate of it may add and delete nodes: it should be one of its own.")
+		"File with the authority of the Cluster Autoscaler's certificate. A client with a certificate of it may add and delete nodes: it should be one of its own.")
 	flags.DurationVar(&f.balancerWait, "autoscaler-load-balancer-wait", f.balancerWait,
 		"How long load balancers may take to let go of a node before its instance is deleted for the Cluster Autoscaler anyway.")
 	flagannotation.Explain(flags, map[string]string{
-		"autoscaler-bind-address":         "The Cluster Autoscaler is served by nobody in the reference. The port is apart from the secure port: another authority vouches for its clients",
+		"autoscaler-bind-address":         "The reference does not serve the Cluster Autoscaler. The port is apart from the secure port: another authority vouches for its clients",
 		"autoscaler-port":                 "The same",
 		"autoscaler-tls-cert-file":        "The Cluster Autoscaler speaks TLS with certificates of both sides, and no tokens of the API server",
 		"autoscaler-tls-private-key-file": "Belongs to --autoscaler-tls-cert-file",
-		"autoscaler-client-ca-file":       "The same: whoever may delete nodes shows a certificate of this authority",
+		"autoscaler-client-ca-file":       "The same: a client that may delete nodes shows a certificate of this authority",
 		"autoscaler-load-balancer-wait":   "An instance whose node is still a target takes connections with it",
 	})
 }

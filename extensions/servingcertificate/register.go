@@ -51,12 +51,12 @@ type servingCertificateFlags struct {
 
 func (f *servingCertificateFlags) add(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.policy.DNS, "kubelet-serving-allowed-dns", nil,
-		"DNS names that serving certificates of kubelets may have beyond those that the cloud reports: names in which * stands for characters "+
+		"DNS names that serving certificates of kubelets may have beyond the cloud's: names in which * stands for characters "+
 			"other than a dot, and {node} for the name of a node that is one label.")
 	flags.StringSliceVar(&f.cidrs, "kubelet-serving-allowed-cidrs", nil,
-		"Networks whose addresses serving certificates of kubelets may have beyond those that the cloud reports, for every node.")
+		"Networks whose addresses serving certificates of kubelets may have beyond the cloud's, for every node.")
 	flags.StringVar(&f.deny, "kubelet-serving-deny", f.deny,
-		"Which requests for serving certificates are denied: Never; Invalid, those that do not conform to the rules of their signer; or Unknown, those too that "+
+		"Which requests for serving certificates are denied: Never; Invalid, requests that do not conform to the rules of their signer; or Unknown, those too that "+
 			"ask for what the cloud does not report. All others that are not approved stay pending.")
 	flags.IntVar(&f.policy.PerHour, "kubelet-serving-approvals-per-hour", f.policy.PerHour,
 		"How many requests of one node for serving certificates are approved within an hour.")
@@ -65,7 +65,7 @@ func (f *servingCertificateFlags) add(flags *pflag.FlagSet) {
 	flagannotation.Explain(flags, map[string]string{
 		"kubelet-serving-allowed-dns":        "Kubelets may have names that their cloud does not know",
 		"kubelet-serving-allowed-cidrs":      "Kubelets may have addresses that their cloud does not know, such as those of a VPN",
-		"kubelet-serving-deny":               "A request that stays pending may be approved by somebody else; one that is denied shows at once what is wrong with it",
+		"kubelet-serving-deny":               "A request that stays pending may be approved by another approver; one that is denied shows at once what is wrong with it",
 		"kubelet-serving-approvals-per-hour": "One machine must not have hundreds of certificates signed",
 		"kubelet-serving-trust-provider-ids": "A cloud whose instances do not have the names of their nodes",
 	})

@@ -97,7 +97,7 @@ func balancerTargetRules() []Rule {
 		},
 		{
 			ID:   "balancer-update-targets",
-			Text: "UpdateLoadBalancer makes its nodes the targets: those that are missing are removed, new ones are added.",
+			Text: "UpdateLoadBalancer makes its nodes the targets: it removes targets that are not among them, and adds new ones.",
 			Source: Source{"cloudprovider.LoadBalancer.UpdateLoadBalancer",
 				"UpdateLoadBalancer updates hosts under the specified load balancer."},
 			Needs: []Need{NeedLoadBalancer, NeedTwoInstances},

@@ -73,7 +73,7 @@ func nodeGroupDeletionRules() []Rule {
 		},
 		{
 			ID:     "node-groups-delete-foreign",
-			Text:   "A call that names an instance of no group is refused, and deletes none of those that it names.",
+			Text:   "A call that names an instance of no group is refused, and deletes none of its instances.",
 			Source: Source{"provider.NodeGroups.DeleteNodeGroupInstances", "One that exists and is not in the group is an ErrNotInNodeGroup, and then nothing is deleted."},
 			Needs:  []Need{NeedNodeGroups, NeedNodeGroup, NeedInstance},
 			check:  checkNodeGroupsDeleteForeign,

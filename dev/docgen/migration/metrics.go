@@ -19,14 +19,12 @@ const referenceModule = "k8s.io/cloud-provider"
 // meanings say what becomes of each metric of the reference that needs a word. It is about those that the module declares itself.
 func meanings() map[string]string {
 	return map[string]string{
-		"node_controller_cloud_provider_taint_removal_delay_seconds": "The taint is removed after the addresses are written, not before, " +
-			"so that the same figure promises more",
-		"node_controller_initial_node_sync_delay_seconds": "The same",
+		"node_controller_cloud_provider_taint_removal_delay_seconds": "The taint is removed after the addresses are written, not before: the same figure promises more",
+		"node_controller_initial_node_sync_delay_seconds":            "The same",
 		"route_controller_route_sync_total": "The same; while nothing changes there is one comparison in 30 s, not in 10, and `trigger` is " +
 			"`node_change` for a change of a node without the feature gate, too",
-		"service_controller_loadbalancer_sync_total": "Only load balancers whose targets are changed are counted, not those that are " +
-			"looked at",
-		"service_controller_nodesync_error_total": "The same",
+		"service_controller_loadbalancer_sync_total": "Only load balancers whose targets are changed are counted, not every one that is looked at",
+		"service_controller_nodesync_error_total":    "The same",
 		"service_controller_nodesync_latency_seconds": "From when the set of nodes has settled (`--load-balancer-target-delay`) until all " +
 			"load balancers have received it",
 		"service_controller_update_loadbalancer_host_latency_seconds": "The wait for the turn at the cloud is included",

@@ -26,7 +26,7 @@ func render(flags flagTable, metrics []row) []byte {
 	}
 	fmt.Fprintf(&page, "\nThese %d are the same, default and meaning included:\n\n%s\n", len(flags.same), listed(flags.same))
 	fmt.Fprintf(&page, "\nThese are not in the reference; take them out again on the way back:\n\n%s\n", listed(flags.added))
-	page.WriteString("\n## Metrics\n\nThose that the reference's controllers declare. Metrics of libraries (`rest_client_*`, " +
+	page.WriteString("\n## Metrics\n\nThe metrics that the reference's controllers declare. Metrics of libraries (`rest_client_*`, " +
 		"`leader_election_*`, `go_*`, `process_*`,\n`kubernetes_build_info`) and of the plugin itself keep their names. " +
 		"[Metrics](metrics.md) has all of ours.\n\n| reference | here | what to know |\n|---|---|---|\n")
 	for _, metric := range metrics {

@@ -27,7 +27,7 @@ type Announcement struct {
 	// 127. Of more nodes with ready endpoints as many are chosen. Few routers use more than the default: 64.
 	LocalNextHops int `json:"localNextHops,omitempty"`
 	// DrainWait is how long a node that is being removed goes on as a next hop of addresses that have no other. It leaves all others
-	// at once. After this time it gets no traffic any more. At most 1h. Default: 30s.
+	// at once. After this time it gets no traffic. At most 1h. Default: 30s.
 	DrainWait *metav1.Duration `json:"drainWait,omitempty"`
 	// DrainOnCordon says that a node drains while it is cordoned (kubectl cordon, kubectl drain). Default: false.
 	DrainOnCordon bool `json:"drainOnCordon,omitempty"`
@@ -56,7 +56,7 @@ type Health struct {
 	// kube-proxy says that it is well a little before it has written its first rules. Default: 3.
 	Successes int `json:"successes,omitempty"`
 	// KubeProxyProbe says how kube-proxy, or what is there in its place, is asked whether a node works: HTTP asks for /healthz and
-	// /livez; TCP opens a connection and closes it; None does not ask, so that a node that dies stays a next hop of Services with
+	// /livez; TCP opens a connection and closes it; None does not ask: a node that dies stays a next hop of Services with
 	// externalTrafficPolicy Cluster. While no node has ever answered, a node counts as working unless it is silent where others
 	// refuse connections. Default: HTTP.
 	KubeProxyProbe KubeProxyProbe `json:"kubeProxyProbe,omitempty"`

@@ -19,8 +19,8 @@ const (
 	DefaultFenceLeaseSpace        = metav1.NamespaceSystem
 )
 
-// Fence says whether machines are turned off whose nodes have been silent for a while although they have power: nobody knows whether
-// they still write to their volumes. One machine is turned off at a time, and nobody turns it on again but the operator.
+// Fence says whether machines are turned off whose nodes have been silent for a while although they have power: it is unknown whether
+// they still write to their volumes. One machine is turned off at a time, and only the operator turns it on again.
 type Fence struct {
 	// Enabled says that they are. It goes with outOfService.enabled only. Default: false.
 	Enabled bool `json:"enabled,omitempty"`

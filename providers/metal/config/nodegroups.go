@@ -40,7 +40,7 @@ type NodeGroup struct {
 	// MaxSize is how many machines may be on, no more than there are. Default: as many as there are.
 	MaxSize int `json:"maxSize,omitempty"`
 	// Capacity is what a machine of the group has, by the names of resources: cpu, memory and pods, and further ones such as
-	// nvidia.com/gpu. Default: that of a node of the group, and while there is none the group is not scaled up.
+	// nvidia.com/gpu. Default: a node's of the group, and while there is none the group is not scaled up.
 	Capacity map[string]string `json:"capacity,omitempty"`
 	// Labels are labels with which the kubelets of the group register, for the autoscaler to know them beforehand. Those of the machines
 	// need not be repeated.

@@ -17,15 +17,13 @@ type Pool struct {
 	// Name is unique among the pools: a DNS label, by which Services ask for the pool and metrics name it.
 	Name string `json:"name"`
 	// Addresses are what the pool holds, of IPv4 and IPv6: prefixes such as 192.0.2.0/24, ranges such as
-	// 192.0.2.10-192.0.2.20 with both ends, and single addresses. No address is in two pools, and none is that of a machine, of a
-	// BMC or of a BGP peer in this file.
+	// 192.0.2.10-192.0.2.20 with both ends, and single addresses. No address is in two pools, and none belongs to a machine, a BMC or a BGP peer in this file.
 	Addresses []string `json:"addresses"`
 	// AutoAssign says that Services get addresses of the pool without asking for it. Default true.
 	AutoAssign *bool `json:"autoAssign,omitempty"`
 	// AvoidBuggyIPs leaves out the IPv4 addresses that end in .0 and .255, which some old devices take for a network's own.
 	AvoidBuggyIPs bool `json:"avoidBuggyIPs,omitempty"`
-	// Namespaces are those whose Services may have addresses of the pool. Without Namespaces and NamespaceSelector all may, and
-	// with both those that either one names.
+	// Namespaces are those whose Services may have addresses of the pool. Without Namespaces and NamespaceSelector all may, and with both the namespaces that either one names.
 	Namespaces []string `json:"namespaces,omitempty"`
 	// NamespaceSelector selects such namespaces by their labels.
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`

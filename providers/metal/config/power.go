@@ -62,8 +62,7 @@ type BMC struct {
 	// SystemUUID is the UUID that the controller gives for its system, where firmware makes that another one than the machine's
 	// systemUUID. Default: the machine's.
 	SystemUUID string `json:"systemUUID,omitempty"`
-	// AllowUnverified says that pods and volumes may leave the machine by the taint out-of-service although the controller gives no
-	// system UUID, so that nobody can tell whether it is this machine's. The machine is never turned off by such a controller.
+	// AllowUnverified says that pods and volumes may leave the machine by the taint out-of-service although the controller gives no system UUID, by which it could be told whether it is this machine's. The machine is never turned off by such a controller.
 	// Default: false.
 	AllowUnverified bool `json:"allowUnverified,omitempty"`
 }
@@ -78,7 +77,7 @@ type BMCDefaults struct {
 	CAFile string `json:"caFile,omitempty"`
 }
 
-// Credentials are a user name and a password. The files are read whenever they are needed, so that a change counts at once; white
+// Credentials are a user name and a password. The files are read whenever they are needed: a change counts at once; white
 // space around their content is left out.
 type Credentials struct {
 	// Username is the name of the user. Either this or usernameFile is required.
@@ -108,8 +107,7 @@ type Redfish struct {
 	SystemID string `json:"systemID,omitempty"`
 	// Auth is how to log in: Basic sends the password with every request, Session sends it once. Default: Session.
 	Auth RedfishAuth `json:"auth,omitempty"`
-	// CAFile is a file with the PEM certificates that the service's is verified with. Default: that of the defaults, or else those
-	// of the system.
+	// CAFile is a file with the PEM certificates that the service's is verified with. Default: the file of the defaults, or else the system's certificates.
 	CAFile string `json:"caFile,omitempty"`
 	// InsecureSkipVerify says that anybody may answer for the service and learn the password. Default: false.
 	InsecureSkipVerify bool `json:"insecureSkipVerify,omitempty"`
@@ -141,7 +139,7 @@ type Command struct {
 	// PowerOn is the absolute path of the program that turns the machine on, and its arguments, where the machine is in a node group.
 	// It has the same environment, and exits with 0 once the controller has taken the command.
 	PowerOn []string `json:"powerOn,omitempty"`
-	// Timeout is how long it may take before it is killed with all that it started. Default: that of power.
+	// Timeout is how long it may take before it is killed with all that it started. Default: power's.
 	Timeout metav1.Duration `json:"timeout,omitzero"`
 }
 

@@ -28,7 +28,7 @@ func newMetrics(registerer prometheus.Registerer, prober *Prober) *metrics {
 	}
 	factory.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mooring_metal_kube_proxy_unproven",
-		Help: "1 while no kube-proxy has ever answered at its health port, so that nodes count as working while they live, 0 otherwise.",
+		Help: "1 while no kube-proxy has ever answered at its health port: then nodes count as working while they live. 0 otherwise.",
 	}, func() float64 {
 		if prober.Snapshot().Unproven {
 			return 1

@@ -11,7 +11,7 @@ var (
 		"Addresses of each pool, by whether a Service has them. A pool that runs out refuses Services.",
 		[]string{"pool", "family", "state"}, nil)
 	outsideDesc = prometheus.NewDesc("mooring_metal_addresses_outside_pools",
-		"Addresses that Services have and that are in no pool: the pools have changed, or somebody else assigns them.", nil, nil)
+		"Addresses that Services have and that are in no pool: the pools have changed, or another implementation assigns them.", nil, nil)
 	nodesDesc = prometheus.NewDesc("mooring_metal_pool_addresses_of_nodes",
 		"Addresses of nodes that are in a pool. No Service gets one, and the pool should not have it.", nil, nil)
 	refusedDesc = prometheus.NewDesc("mooring_metal_services_without_address",

@@ -4,7 +4,7 @@ import "time"
 
 // LoadBalancer is about Services of type LoadBalancer.
 type LoadBalancer struct {
-	// `false` leaves Services of type LoadBalancer to somebody else.
+	// `false` leaves Services of type LoadBalancer to another implementation.
 	Enabled bool `conf:"enabled"`
 	// `v2`, or empty.
 	LBVersion string `conf:"lb-version"`
@@ -12,7 +12,7 @@ type LoadBalancer struct {
 	SubnetID string `conf:"subnet-id"`
 	// ID of the subnet of the members.
 	MemberSubnetID string `conf:"member-subnet-id"`
-	// ID of the network of the address, without `subnet-id`. Empty means that of the nodes.
+	// ID of the network of the address, without `subnet-id`. Empty means the nodes' network.
 	NetworkID string `conf:"network-id"`
 	// ID of the external network of floating IPs. Needed where there are several.
 	FloatingNetworkID string `conf:"floating-network-id"`

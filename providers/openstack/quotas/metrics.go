@@ -15,7 +15,7 @@ func newMetrics() *metrics {
 		}, []string{"resource"}),
 		used: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "mooring_openstack_quota_used",
-			Help: "How many the project has of what it has a quota of, by resource, whoever uses them.",
+			Help: "How many the project has of what it has a quota of, by resource, for all users of the project.",
 		}, []string{"resource"}),
 	}
 }

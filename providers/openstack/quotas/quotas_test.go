@@ -91,7 +91,7 @@ func shown(t *testing.T, registry *prometheus.Registry, services ...string) {
 	var want strings.Builder
 	for i, kind := range []string{"limit", "used"} {
 		help := map[string]string{"limit": "How many the project may have, by resource, as the replica that leads has read it within a quarter of an hour. Without a limit there is no value.",
-			"used": "How many the project has of what it has a quota of, by resource, whoever uses them."}[kind]
+			"used": "How many the project has of what it has a quota of, by resource, for all users of the project."}[kind]
 		var lines []string
 		for _, service := range services {
 			part := strings.TrimPrefix(strings.Split(service, "; ")[i], kind+" ")
