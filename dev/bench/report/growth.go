@@ -20,8 +20,8 @@ func GrowthPage(measured figures.Report) (string, error) {
 	err := growthPage.Execute(&b, map[string]any{
 		"Setup": measured.Setup, "Remark": measured.Remark, "Machine": measured.Machine, "Date": measured.Began.Format("2006-01-02"),
 		"Memory": measured.Machine.MemoryBytes >> 30, "Minutes": fmt.Sprintf("%.0f", measured.Seconds/60),
-		"TargetTable": checkTable(figures.GrowthChecks(measured)), "Reasons": reasonsFor(figures.GrowthChecks(measured)),
-		"Join": growthTable(measured, figures.GrowthJoin), "Services": growthTable(measured, figures.GrowthServices),
+		"Targets": targetsText(figures.GrowthChecks(measured)),
+		"Join":    growthTable(measured, figures.GrowthJoin), "Services": growthTable(measured, figures.GrowthServices),
 		"Rest": growthTable(measured, figures.GrowthRest), "Quota": growthTable(measured, figures.GrowthQuota),
 		"RestSeconds": fmt.Sprintf("%.0f", measured.Setup.Size.Idle.Seconds()), "TrailSeconds": fmt.Sprintf("%.0f", measured.Setup.Trail.Seconds()),
 		"MostGrowth": figures.MostGrowth, "NodesAService": figures.NodesAService,

@@ -45,8 +45,8 @@ func History(entries []figures.Entry) string {
 	}
 	return fmt.Sprintf(`%s## By release
 
-How long Mooring takes beside the tuned reference in the same run: the ratio with the plain plugin, then with the bulk plugin. Machines differ
-from release to release, so seconds would not compare. *Next* is what will be released.
+Mooring's time divided by the tuned reference's in the same run: with the plain plugin, then with the bulk plugin. Seconds of different
+machines do not compare. *Next* is what will be released.
 
 ![Ratios to the tuned reference by release](benchmarks/%s)
 

@@ -15,22 +15,15 @@ var pageText string
 
 var page = template.Must(template.New("page").Parse(pageText))
 
-// details is what the page shows of one scenario.
-type details struct{ Name, Title, Table string }
-
 // Page is the page of the documentation. Titles are what scenarios are called, by their names. Entries are the history, in the order
 // of its versions, these figures among them.
 func Page(measured figures.Report, titles map[string]string, entries []figures.Entry) (string, error) {
-	var all []details
-	for _, name := range measured.Scenarios() {
-		all = append(all, details{Name: name, Title: titles[name], Table: detailTable(measured, name)})
-	}
 	var b strings.Builder
 	err := page.Execute(&b, map[string]any{
 		"Setup": measured.Setup, "Remark": measured.Remark, "Machine": measured.Machine, "Date": measured.Began.Format("2006-01-02"),
 		"Memory": measured.Machine.MemoryBytes >> 30, "Minutes": fmt.Sprintf("%.0f", measured.Seconds/60),
-		"TimeTable": timeTable(measured, titles), "ThrottledTable": throttledTable(measured), "TargetTable": checkTable(figures.Checks(measured)), "Reasons": reasonsFor(figures.Checks(measured)),
-		"SumTable": sumTable(measured), "Details": all, "History": History(entries),
+		"TimeTable": timeTable(measured, titles), "ThrottledTable": throttledTable(measured), "Targets": targetsText(figures.Checks(measured)),
+		"SumTable": sumTable(measured), "DetailTable": detailTable(measured), "History": History(entries),
 	})
 	if err != nil {
 		return "", fmt.Errorf("write the page: %w", err)
@@ -109,7 +102,7 @@ func checkTable(checks []figures.Check) string {
 		if !check.Met() {
 			met = "**no**"
 		}
-		rows = append(rows, []string{check.Says, who(check.Variant), "≤ " + amount(check.Want, check.Unit), reached(check), met})
+		rows = append(rows, []string{check.Says, who(check.Variant), "≤ " + amount(check.Want, check.Unit), reachedText(check), met})
 	}
 	return table(rows...)
 }
@@ -126,7 +119,7 @@ func who(variant string) string {
 	}
 }
 
-func reached(check figures.Check) string {
+func reachedText(check figures.Check) string {
 	text := amount(check.Got, check.Unit)
 	switch check.Bound {
 	case figures.AtMost:
@@ -181,50 +174,38 @@ func sumTable(measured figures.Report) string {
 	return table(rows...)
 }
 
-// detailTable has a row for each variant, with everything that was measured.
-func detailTable(measured figures.Report, scenario string) string {
-	rows := [][]string{{"variant", "time", "cloud calls", "refused, failed", "API writes", "API reads", "lease", "CPU", "peak"}}
-	for _, variant := range measured.VariantNames() {
-		result, found := measured.Find(scenario, variant)
-		if !found {
-			continue
+// detailTable has a row for each scenario and variant.
+func detailTable(measured figures.Report) string {
+	rows := [][]string{{"scenario", "variant", "time", "cloud calls", "refused, failed", "writes", "reads", "CPU", "peak"}}
+	for _, scenario := range measured.Scenarios() {
+		cell := "`" + scenario + "`"
+		for _, variant := range measured.VariantNames() {
+			result, found := measured.Find(scenario, variant)
+			if !found {
+				continue
+			}
+			took := withRounds(result)
+			if result.LeaseSeconds > 0 {
+				took += fmt.Sprintf(" (lease %s)", seconds(result.LeaseSeconds))
+			}
+			if len(result.InitializedRounds) > 0 {
+				took += fmt.Sprintf(" (initialized %s)", seconds(figures.Median(result.InitializedRounds)))
+			}
+			rows = append(rows, []string{
+				cell, titleOf(measured, variant), took, grouped(result.Received()),
+				fmt.Sprintf("%s, %s", grouped(result.Refused()), grouped(result.Failed())),
+				grouped(int64(result.Written())), readsText(result), seconds(result.CPUSeconds), fmt.Sprintf("%d MiB", result.PeakBytes>>20),
+			})
+			cell = ""
 		}
-		took := withRounds(result)
-		if result.LeaseSeconds > 0 {
-			took += fmt.Sprintf(" (lease %s)", seconds(result.LeaseSeconds))
-		}
-		if len(result.InitializedRounds) > 0 {
-			took += fmt.Sprintf(" (initialized %s)", seconds(figures.Median(result.InitializedRounds)))
-		}
-		rows = append(rows, []string{
-			titleOf(measured, variant), took, withKinds(grouped(result.Received()), callsText(result.Calls)),
-			fmt.Sprintf("%s, %s", grouped(result.Refused()), grouped(result.Failed())),
-			withKinds(grouped(int64(result.Written())), writesText(result.Writes)), readsText(result),
-			fmt.Sprint(result.LeaseWrites), seconds(result.CPUSeconds), fmt.Sprintf("%d MiB", result.PeakBytes>>20),
-		})
 	}
 	return table(rows...)
 }
 
-func withKinds(total, kinds string) string {
-	if kinds == "" {
-		return total
-	}
-	return total + ": " + kinds
-}
-
-// readsText is how often the API server was asked for something; empty for figures of before that was counted.
+// readsText is how often the API server was asked for something; empty where the figures do not have it.
 func readsText(result figures.Result) string {
 	if len(result.Reads) == 0 {
 		return ""
 	}
-	return withKinds(grouped(int64(result.Asked()-result.Written()-result.LeaseWrites)), writesText(result.Reads))
-}
-
-func writesText(writes map[string]int) string {
-	var parts []string
-	for _, kind := range figures.Kinds(writes) {
-		parts = append(parts, fmt.Sprintf("%s %s", kind, grouped(int64(writes[kind]))))
-	}
-	return strings.Join(parts, ", ")
+	return grouped(int64(result.Asked() - result.Written() - result.LeaseWrites))
 }

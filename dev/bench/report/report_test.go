@@ -51,23 +51,21 @@ func TestPage(t *testing.T) {
 	}
 	for _, want := range []string{
 		"| 5,000 nodes join | > 300 s (2,010 of 5,000) | 250 s | 20.0 s | 30.0 s | 1.00 s | < × 0.83 | × 1.50 | × 0.050 |",
-		"| 5,000 nodes: nine tenths of the tuned reference's time | same flags | ≤ × 0.90 | × 1.50 | **no** |",
-		"| 5,000 nodes: nine tenths of the tuned reference's time | bulk | ≤ × 0.90 | × 0.050 | yes |",
-		"5,001: GetInstanceByName 5,000, ListRoutes 1 | 7, 0 | 5,000: patch nodes 5,000",
-		"Measured on 2030-05-06 on a <fast> one: 2 cores,\n8 GiB of memory, Linux 6.1, go1.26",
-		"not explained yet",
+		"- **5,000 nodes: nine tenths of the tuned reference's time** (same flags): wanted ≤ × 0.90, reached × 1.50. Each node costs",
+		"| 5,001 | 7, 0 | 5,000 |",
+		"Measured on 2030-05-06 on a <fast> one: 2 cores, 8 GiB of memory, Linux 6.1,\ngo1.26", "Not explained yet",
 		"| reference, tuned | 2.00 s | 2.20 s | × 1.10 |\n| Mooring, bulk | 1.00 s | > 120 s (0 of 0) | > × 120.00 |",
-		"> 120 s (0 of 0) (median of 130 s, 120 s, 110 s)",
-		"the undisturbed time | bulk | ≤ × 1.20 | > × 120.00 | **no** |",
-		"differ by, worst in `join-5000` | nothing set | ≤ × 1.05 | < × 0.83 | yes |",
-		"takes 50ms for every call and gives 500 elements",
+		"> 120 s (0 of 0) (median of 3)",
+		"the undisturbed time** (bulk): wanted ≤ × 1.20, reached > × 120.00.", "accepts 50 changes of load balancers at once",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}
-	if strings.Contains(page, "<no value>") {
-		t.Error("the page has a value that is missing")
+	for _, not := range []string{"<no value>", "time** (bulk): wanted ≤ × 0.90"} {
+		if strings.Contains(page, not) {
+			t.Errorf("the page has %q", not)
+		}
 	}
 	if t.Failed() {
 		t.Log(page)

@@ -39,7 +39,7 @@ func targetList(checks []figures.Check) string {
 		if !check.Met() {
 			mark = "MISSED"
 		}
-		fmt.Fprintf(columns, "%s\t%s\t≤ %s\t%s\t%s\n", check.Says, who(check.Variant), amount(check.Want, check.Unit), reached(check), mark)
+		fmt.Fprintf(columns, "%s\t%s\t≤ %s\t%s\t%s\n", check.Says, who(check.Variant), amount(check.Want, check.Unit), reachedText(check), mark)
 	}
 	_ = columns.Flush() // to memory
 	return b.String()

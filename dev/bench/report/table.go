@@ -50,16 +50,12 @@ func timeText(result figures.Result) string {
 	return seconds(result.Seconds)
 }
 
-// withRounds is timeText with the times of all rounds, if there were several.
+// withRounds is timeText, with the number of rounds if there were several.
 func withRounds(result figures.Result) string {
 	if len(result.Rounds) < 2 {
 		return timeText(result)
 	}
-	var rounds []string
-	for _, round := range result.Rounds {
-		rounds = append(rounds, seconds(round))
-	}
-	return fmt.Sprintf("%s (median of %s)", timeText(result), strings.Join(rounds, ", "))
+	return fmt.Sprintf("%s (median of %d)", timeText(result), len(result.Rounds))
 }
 
 // seconds is a time with about three digits.
