@@ -16,6 +16,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -126,9 +127,11 @@ func (a *thief) reportReadiness(ctx context.Context) error {
 	}}}}, "status")
 }
 
-// register deletes the own node and registers it again with claims of others.
+// register registers the own node afresh, with claims of others. An operator has deleted it before, which a kubelet may not do.
 func (a *thief) register(ctx context.Context) error {
-	_ = a.client.CoreV1().Nodes().Delete(ctx, a.self, metav1.DeleteOptions{})
+	if err := admin.CoreV1().Nodes().Delete(ctx, a.self, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
 	v := a.victim()
 	cidr := one(a.draw, v.podCIDR, strings.Replace(v.podCIDR, ".0/24", ".0/25", 1), strings.Replace(v.podCIDR, ".0/24", ".7/32", 1), "10.244.0.0/16", "8.8.8.8/32", "10.96.0.0/12", "")
 	node := &corev1.Node{
@@ -148,7 +151,7 @@ func (a *thief) register(ctx context.Context) error {
 func (a *thief) mirrorPod(ctx context.Context) error {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: fmt.Sprintf("cloud-controller-manager-%s", a.self), Namespace: metav1.NamespaceSystem,
+			Name: fmt.Sprintf("cloud-controller-manager-%d-%s", a.draw.IntN(1000), a.self), Namespace: metav1.NamespaceSystem,
 			Labels:      map[string]string{"app.kubernetes.io/name": "cloud-controller-manager", "component": "cloud-controller-manager"},
 			Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "x"},
 		},
