@@ -161,7 +161,7 @@ func (c *Cloud) leadConditions(l *leader) {
 		Registerer: c.registry,
 	}
 	if running.responder != nil {
-		writer.Notes, writer.OnSegment = append(writer.Notes, running.responder.Problem), running.responder.Answering
+		writer.OnSegment = running.responder.Answering
 	}
 	cancel := func() {}
 	if running.speaker != nil {

@@ -118,6 +118,8 @@ func (c *Cloud) assemble(replica provider.Replica) (*parts, error) {
 	settings := c.source.Current()
 	made := &parts{}
 	sinks := map[string]announce.Sink{}
+	var networks func() []netip.Prefix
+	var networksChanged <-chan struct{}
 	var err error
 	if settings.BGP != nil {
 		own := &ownNode{nodes: replica.Informers.Core().V1().Nodes(), observe: self.Observe}
@@ -133,6 +135,7 @@ func (c *Cloud) assemble(replica provider.Replica) (*parts, error) {
 	}
 	if settings.L2 != nil {
 		made.responder = layer2.New(*settings.L2, replica.Registerer)
+		networks, networksChanged = made.responder.Networks, made.responder.NetworksChanged()
 		sinks["l2"] = made.responder
 	}
 	announcement := settings.Announcement.WithDefaults()
@@ -140,6 +143,7 @@ func (c *Cloud) assemble(replica provider.Replica) (*parts, error) {
 		Informers: replica.Informers, Prober: health.New(announcement.Health, replica.Registerer), Sinks: sinks,
 		Config: announcement, Advertising: announce.NewAdvertising(settings.BGP, settings.L2 != nil), PoolOf: c.poolOf,
 		PoolOverlap: c.poolOverlap, ClusterCIDRs: replica.ClusterCIDRs, OwnsNode: c.ownsNode(), Registerer: replica.Registerer,
+		Networks: networks, NetworksChanged: networksChanged,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("announcement: %w", err)

@@ -335,7 +335,7 @@ func (a *advertiser) choose(group *config.PeerGroup, addr netip.Addr, pool strin
 		}
 		done[key] = true
 		see := a.see(group, key)[family]
-		state := a.in.announce(addr, services, &see.hops)
+		state := a.in.announce(addr, services, &see.hops, unlimited)
 		if len(state.NextHops) == 0 {
 			why = state
 		}

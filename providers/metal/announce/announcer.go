@@ -57,6 +57,10 @@ type Options struct {
 	PoolOverlap func(netip.Prefix) string
 	// ClusterCIDRs are the ranges in which those of pods have to be where the config does not say it; none: anywhere.
 	ClusterCIDRs []netip.Prefix
+	// Networks returns those of this machine on which ARP and NDP are answered, and NetworksChanged has something to receive after they have
+	// changed. Nil where none is.
+	Networks        func() []netip.Prefix
+	NetworksChanged <-chan struct{}
 	// OwnsService reports whether the addresses in the status of a Service are of ours. Nil means TakenOn.
 	OwnsService func(*corev1.Service) bool
 	// OwnsNode reports whether a node is a machine of ours. Nil means that all are.
@@ -71,9 +75,11 @@ type Announcer struct {
 	sinks   map[string]*delivery
 	metrics *metrics
 	// reconfigured has room for one.
-	reconfigured chan struct{}
-	poolOverlap  func(netip.Prefix) string
-	clusterCIDRs []netip.Prefix
+	reconfigured    chan struct{}
+	poolOverlap     func(netip.Prefix) string
+	clusterCIDRs    []netip.Prefix
+	networks        func() []netip.Prefix
+	networksChanged <-chan struct{}
 
 	mu          sync.Mutex
 	config      config.Announcement
@@ -107,6 +113,9 @@ func New(options Options) (*Announcer, error) {
 	if options.OwnsNode == nil {
 		options.OwnsNode = func(*corev1.Node) bool { return true }
 	}
+	if options.Networks == nil {
+		options.Networks = func() []netip.Prefix { return nil }
+	}
 	cluster, err := watch(options.Informers, options.OwnsNode, options.OwnsService)
 	if err != nil {
 		return nil, err
@@ -120,7 +129,7 @@ func New(options Options) (*Announcer, error) {
 	return &Announcer{
 		cluster: cluster, prober: options.Prober, sinks: sinks, metrics: metrics, reconfigured: make(chan struct{}, 1),
 		config: options.Config, advertising: options.Advertising, poolOf: options.PoolOf, watchers: map[chan struct{}]bool{},
-		poolOverlap: options.PoolOverlap, clusterCIDRs: options.ClusterCIDRs,
+		poolOverlap: options.PoolOverlap, clusterCIDRs: options.ClusterCIDRs, networks: options.Networks, networksChanged: options.NetworksChanged,
 	}, nil
 }
 
@@ -185,6 +194,7 @@ func (a *Announcer) Run(ctx context.Context) error {
 			return nil
 		case <-a.cluster.changed:
 		case <-a.prober.Changed():
+		case <-a.networksChanged:
 		case <-a.reconfigured:
 			a.cluster.refilter()
 		case <-timer.C:
@@ -206,7 +216,7 @@ func (a *Announcer) Run(ctx context.Context) error {
 func (a *Announcer) input() (Input, *Advertising) {
 	a.mu.Lock()
 	in := Input{Now: time.Now(), PoolOf: a.poolOf, Draining: a.draining, Local: a.local, Announced: a.current.Table,
-		PoolOverlap: a.poolOverlap, Settings: settingsOf(a.config)}
+		PoolOverlap: a.poolOverlap, Settings: settingsOf(a.config), Networks: a.networks()}
 	if len(in.Settings.PodCIDRs) == 0 {
 		in.Settings.PodCIDRs = a.clusterCIDRs
 	}

@@ -115,10 +115,13 @@ func (d *deliveries) to(family model.Family, peers []string) (model.Delivery, bo
 	return some.families[family], some.undecided[family]
 }
 
-// deliveries returns how far addresses get, nil where nothing is announced to routers, and after what time alone that may change.
+// deliveries returns how far addresses get, nil where that is not known, and after what time alone that may change.
 func (w *ConditionWriter) deliveries(now time.Time) (*deliveries, time.Duration) {
-	if w.Routers == nil {
+	switch {
+	case w.Routers == nil && w.OnSegment == nil:
 		return nil, time.Minute
+	case w.Routers == nil:
+		return &deliveries{families: [model.Families]model.Delivery{{SegmentOnly: true}, {SegmentOnly: true}}}, time.Minute
 	}
 	result, next, states := &deliveries{}, time.Minute, routerStates{}
 	for _, router := range w.Routers() {
@@ -164,14 +167,16 @@ func (d *deliveries) add(key routerKey, state *routerState) {
 }
 
 // of returns the state of a Service with who was given its addresses. It is undecided while that is not known of one that has next hops.
-func (d *deliveries) of(state model.ServiceState, onSegment func(netip.Addr) bool) (delivered model.ServiceState, undecided bool) {
+func (d *deliveries) of(state model.ServiceState, onSegment func(netip.Addr) (bool, string)) (delivered model.ServiceState, undecided bool) {
 	delivered = model.ServiceState{UID: state.UID, Addresses: make([]model.AddressState, len(state.Addresses))}
 	for i, address := range state.Addresses {
 		family := model.FamilyOf(address.Addr)
 		if len(address.NextHops) > 0 {
 			delivery, unknown := d.to(family, address.Peers)
 			undecided = undecided || unknown
-			delivery.OnSegment = onSegment != nil && onSegment(address.Addr)
+			if onSegment != nil {
+				delivery.OnSegment, delivery.Unanswered = onSegment(address.Addr)
+			}
 			address.Delivery = &delivery
 		}
 		delivered.Addresses[i] = address

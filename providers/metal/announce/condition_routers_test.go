@@ -252,7 +252,7 @@ func TestConditionFollowsSessions(t *testing.T) {
 func TestSegmentIsEnough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriting(t, 1, routersOf(silent))
-		w.OnSegment = func(netip.Addr) bool { return true }
+		w.OnSegment = func(netip.Addr) (bool, string) { return true, "" }
 		w.run(t, func() {
 			time.Sleep(15 * time.Second)
 			if got, want := w.says(t), "True Announced: 192.0.0.0 is announced with 1 next hop, by the leader to 0 of 1 router (rack-1 does not answer)"; got != want {
@@ -260,6 +260,35 @@ func TestSegmentIsEnough(t *testing.T) {
 			}
 		})
 	})
+}
+
+// TestNobodyAnswersOnTheSegment has a host that answers ARP and cannot for this address, in a cluster with and without routers.
+func TestNobodyAnswersOnTheSegment(t *testing.T) {
+	const problem = "it is on no network"
+	for name, test := range map[string]struct {
+		routers       func() []Router
+		problem, want string
+	}{
+		"no BGP":                         {nil, problem, "False NotAnswered: 192.0.0.0 is not announced: it is on no network"},
+		"no BGP, and not for this pool":  {nil, "", "False NotAnswered: 192.0.0.0 is not announced: l2.pools does not name its pool"},
+		"a router has it":                {func() []Router { return routersOf("") }, problem, "True Announced: 192.0.0.0 is announced with 1 next hop, by the leader to 1 of 1 router; it is on no network"},
+		"a router has it, not this pool": {func() []Router { return routersOf("") }, "", "True Announced: 192.0.0.0 is announced with 1 next hop, by the leader to 1 of 1 router"},
+		"no router has it either": {func() []Router { return routersOf(silent) }, problem, "False NoSession: 192.0.0.0 has 1 next hop and is announced by the leader " +
+			"to 0 of 1 router (rack-1 does not answer); what sessions the other replicas have, the leader does not know; it is on no network"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWriting(t, 1, nil)
+				w.Routers, w.OnSegment = test.routers, func(netip.Addr) (bool, string) { return false, test.problem }
+				w.run(t, func() {
+					time.Sleep(15 * time.Second)
+					if got := w.says(t); got != test.want {
+						t.Errorf("it says %q, want %q", got, test.want)
+					}
+				})
+			})
+		})
+	}
 }
 
 // TestFlappingSessionCostsFewWrites flaps the only session every 12 s for half an hour.

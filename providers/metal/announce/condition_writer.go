@@ -59,12 +59,11 @@ type ConditionWriter struct {
 	// Nil where nothing is announced to routers.
 	Routers        func() []Router
 	RoutersChanged <-chan struct{}
-	// OnSegment reports whether an address is answered for by ARP or NDP. Nil where none is.
-	OnSegment func(netip.Addr) bool
+	// OnSegment reports whether an address is answered for by ARP or NDP, or else why not, as a part of a sentence, empty if it is not to
+	// be. Nil where none is.
+	OnSegment func(netip.Addr) (answering bool, problem string)
 	// Registerer gets the metrics; nil for none.
 	Registerer prometheus.Registerer
-	// Notes say of an address what else keeps it from being reached, in a sentence without a full stop; empty if nothing does.
-	Notes []func(netip.Addr) string
 
 	states  map[types.UID]conditionState
 	routers routerStates
@@ -172,15 +171,7 @@ func (w *ConditionWriter) want(state model.ServiceState, ours bool, routers *del
 			return nil, true
 		}
 	}
-	condition := conditionFor(state)
-	for _, address := range state.Addresses {
-		for _, note := range w.Notes {
-			if said := note(address.Addr); said != "" {
-				condition.Message += "; " + said
-			}
-		}
-	}
-	return condition, false
+	return conditionFor(state), false
 }
 
 // write writes a condition and says so in an event. It reports whether there is nothing to be tried again.

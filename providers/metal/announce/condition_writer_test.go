@@ -94,11 +94,11 @@ func (r *recorder) has(part string) bool {
 }
 
 // writeConditions runs a ConditionWriter as the leader does.
-func (r *rig) writeConditions(t *testing.T, notes ...func(netip.Addr) string) *recorder {
+func (r *rig) writeConditions(t *testing.T, onSegment func(netip.Addr) (bool, string)) *recorder {
 	t.Helper()
 	recorder := &recorder{}
 	writer := &ConditionWriter{Announcer: r.Announcer, Client: r.client, Services: r.informers.Core().V1().Services().Lister(),
-		Recorder: recorder, Notes: notes}
+		Recorder: recorder, OnSegment: onSegment}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { writer.Run(ctx) })
@@ -125,14 +125,9 @@ func (r *rig) written(t *testing.T, name string) *metav1.Condition {
 func TestConditionsAreWritten(t *testing.T) {
 	r := newRig(t, nodeObject("a", "10.0.0.1"), serviceObject("web", vip), sliceObject("web", "a"), serviceObject("idle", "192.0.2.2"))
 	r.run(t)
-	recorder := r.writeConditions(t, func(addr netip.Addr) string {
-		if addr.String() == vip {
-			return "no router is connected"
-		}
-		return ""
-	})
+	recorder := r.writeConditions(t, nil)
 	eventually(t, "the good news", func() bool { return r.written(t, "web") != nil })
-	const message = vip + " is announced with 1 next hop; no router is connected"
+	const message = vip + " is announced with 1 next hop"
 	if got := r.written(t, "web"); got.Status != metav1.ConditionTrue || got.Message != message {
 		t.Errorf("%+v", got)
 	}
@@ -170,7 +165,7 @@ func TestFailedWritesAreRetried(t *testing.T) {
 		return refusals == 1, nil, errors.New("etcd is busy")
 	})
 	r.run(t)
-	recorder := r.writeConditions(t)
+	recorder := r.writeConditions(t, nil)
 	eventually(t, "it is written in the end", func() bool { return r.written(t, "web") != nil })
 	eventually(t, "and said", func() bool { return recorder.has("web Normal Announced") })
 	mu.Lock()

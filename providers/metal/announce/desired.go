@@ -52,6 +52,9 @@ type Input struct {
 	PoolOf func(netip.Addr) string
 	// PoolOverlap returns the name of a pool with addresses in a range, or empty if no pool has any.
 	PoolOverlap func(netip.Prefix) string
+	// Networks are those of this machine on which ARP and NDP are answered, in the order in which an address is looked for. None: no
+	// address is announced on a segment.
+	Networks []netip.Prefix
 	// Draining is the Draining of the previous Output: since when nodes have been seen to be removed.
 	Draining map[types.UID]time.Time
 	// Announced is the Table of the previous Output: what of it is not known to be wrong stays.
@@ -201,7 +204,8 @@ func (in Input) routePods(out *Output) {
 
 // announceServices adds the routes to load balancers, and says of each Service what became of it.
 func (in Input) announceServices(out *Output) {
-	hops := in.hops(out.Nodes, func(node model.Node, family model.Family) (netip.Addr, model.Reason) {
+	segments := map[netip.Prefix][model.Families]hops{}
+	everywhere := in.hops(out.Nodes, func(node model.Node, family model.Family) (netip.Addr, model.Reason) {
 		return node.Address(family), model.NodeWithoutFamily
 	})
 	sharing := map[netip.Addr][]model.Service{}
@@ -212,7 +216,7 @@ func (in Input) announceServices(out *Output) {
 	}
 	states := make(map[netip.Addr]model.AddressState, len(sharing))
 	for addr, services := range sharing {
-		state := in.announce(addr, services, &hops[model.FamilyOf(addr)])
+		state := in.announce(addr, services, &everywhere[model.FamilyOf(addr)], unlimited)
 		if in.PoolOf != nil {
 			state.Pool = in.PoolOf(addr)
 		}
@@ -220,8 +224,8 @@ func (in Input) announceServices(out *Output) {
 		states[addr] = state
 		if len(state.NextHops) > 0 {
 			prefix := netip.PrefixFrom(addr, addr.BitLen())
-			out.Table[prefix] = routing.Route{Prefix: prefix, NextHops: state.NextHops, Nodes: state.Nodes, Kind: routing.ServiceAddress, Pool: state.Pool,
-				Uncertain: in.Blind}
+			out.Table[prefix] = routing.Route{Prefix: prefix, NextHops: state.NextHops, Kind: routing.ServiceAddress, Pool: state.Pool,
+				Uncertain: in.Blind, Segment: in.onSegment(addr, services, out.Nodes, segments)}
 		}
 	}
 	for key, service := range in.Services {
@@ -231,6 +235,32 @@ func (in Input) announceServices(out *Output) {
 		}
 		out.Services[key] = state
 	}
+}
+
+// onSegment returns the next hop of an address for the hosts of its own network, invalid if there is none. All traffic of an address
+// goes to one node, chosen among those that have any InternalIP on the network, and at that. Segments are the nodes of each network.
+func (in Input) onSegment(addr netip.Addr, services []model.Service, nodes map[string]model.NodeState,
+	segments map[netip.Prefix][model.Families]hops) netip.Addr {
+	for _, network := range in.Networks {
+		if !network.Contains(addr) {
+			continue
+		}
+		there, known := segments[network]
+		if !known {
+			there = in.hops(nodes, func(node model.Node, _ model.Family) (netip.Addr, model.Reason) {
+				at := slices.IndexFunc(node.Addresses, network.Contains)
+				if at < 0 {
+					return netip.Addr{}, model.NodeWithoutAddress
+				}
+				return node.Addresses[at], ""
+			})
+			segments[network] = there
+		}
+		if state := in.announce(addr, services, &there[model.FamilyOf(addr)], 1); len(state.NextHops) > 0 {
+			return state.NextHops[0]
+		}
+	}
+	return netip.Addr{}
 }
 
 // hop is a node that may be a next hop of addresses of one family.
@@ -291,8 +321,11 @@ func (in Input) hops(states map[string]model.NodeState,
 	return result
 }
 
-// announce chooses the next hops of an address that these Services have.
-func (in Input) announce(addr netip.Addr, services []model.Service, hops *hops) model.AddressState {
+// unlimited is what announce is told where the settings alone bound the next hops.
+const unlimited = routing.MaxNextHops
+
+// announce chooses the next hops of an address that these Services have, as many as most.
+func (in Input) announce(addr netip.Addr, services []model.Service, hops *hops, most int) model.AddressState {
 	slices.SortFunc(services, func(a, b model.Service) int {
 		return cmp.Or(cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name))
 	})
@@ -319,13 +352,13 @@ func (in Input) announce(addr netip.Addr, services []model.Service, hops *hops) 
 	}
 	common := common(sets)
 	var chosen []hop
-	for _, i := range routing.Rendezvous(routing.Hash(addr.String()), common.hashes, limit) {
+	for _, i := range routing.Rendezvous(routing.Hash(addr.String()), common.hashes, min(limit, most)) {
 		chosen = append(chosen, common.hops[i])
 	}
 	slices.SortFunc(chosen, func(a, b hop) int { return cmp.Or(a.addr.Compare(b.addr), cmp.Compare(a.node, b.node)) })
 	chosen = slices.CompactFunc(chosen, func(a, b hop) bool { return a.addr == b.addr }) // two Node objects of one machine
 	for _, one := range chosen {
-		state.NextHops, state.Nodes = append(state.NextHops, one.addr), append(state.Nodes, one.node)
+		state.NextHops = append(state.NextHops, one.addr)
 	}
 	return state
 }

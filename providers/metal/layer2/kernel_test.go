@@ -33,18 +33,16 @@ const (
 	tableVariable = "MOORING_TEST_L2_TABLE"
 )
 
-// announced is a table in which both addresses have these nodes, numbers in 10.99.0.0/24 and fd99::/64, as next hops.
-func announced(nodes ...int) routing.Table {
+// announced is a table in which both addresses have a node, a number in 10.99.0.0/24 and fd99::/64, as next hop.
+func announced(node int) routing.Table {
 	result := routing.Table{}
 	for _, vip := range []netip.Addr{netip.MustParseAddr(vip4), netip.MustParseAddr(vip6)} {
 		route := routing.Route{Prefix: netip.PrefixFrom(vip, vip.BitLen()), Kind: routing.ServiceAddress}
-		for _, node := range nodes {
-			hop := fmt.Sprintf("10.99.0.%d", node)
-			if vip.Is6() {
-				hop = fmt.Sprintf("fd99::%d", node)
-			}
-			route.NextHops = append(route.NextHops, netip.MustParseAddr(hop))
+		hop := fmt.Sprintf("10.99.0.%d", node)
+		if vip.Is6() {
+			hop = fmt.Sprintf("fd99::%d", node)
 		}
+		route.Segment = netip.MustParseAddr(hop)
 		result[route.Prefix] = route
 	}
 	return result
@@ -56,12 +54,12 @@ func TestReplicaProcess(t *testing.T) {
 	if encoded == "" {
 		return // only a process that TestKernelClients starts
 	}
-	var nodes []int
-	if err := json.Unmarshal([]byte(encoded), &nodes); err != nil {
+	var node int
+	if err := json.Unmarshal([]byte(encoded), &node); err != nil {
 		t.Fatal(err)
 	}
 	responder := layer2.New(config.L2{}, prometheus.NewRegistry())
-	if err := responder.Announce(t.Context(), announced(nodes...)); err != nil {
+	if err := responder.Announce(t.Context(), announced(node)); err != nil {
 		t.Fatal(err)
 	}
 	responder.Run(t.Context())
@@ -90,7 +88,7 @@ func TestKernelClients(t *testing.T) {
 	}
 	c := &clientHost{client, macs}
 
-	leader := startReplica(t, replica1, 11, 12)
+	leader := startReplica(t, replica1, 11)
 	first := c.await(t, vip4)
 	for _, vip := range []string{vip4, vip6} {
 		name := c.await(t, vip)
@@ -111,7 +109,7 @@ func TestKernelClients(t *testing.T) {
 	t.Run("the next leader answers those who do not", func(t *testing.T) {
 		sandbox.Command(t, append(client.Args(), "ip", "neigh", "flush", "all")...)
 		began := time.Now()
-		leader = startReplica(t, replica2, 11, 12)
+		leader = startReplica(t, replica2, 11)
 		c.await(t, vip4)
 		c.await(t, vip6)
 		took := time.Since(began)
@@ -217,7 +215,8 @@ func followChange(t *testing.T, c *clientHost) {
 		t.Fatal(err)
 	}
 	poll.Until(t, "the problem of an address on no network", func(context.Context) error {
-		return poll.Holds(responder.Problem(elsewhere.Addr()) != "")
+		_, problem := responder.Answering(elsewhere.Addr())
+		return poll.Holds(problem != "")
 	})
 }
 
@@ -323,9 +322,9 @@ func linkOf(t *testing.T, host *sandbox.Host) string {
 }
 
 // startReplica starts a process that leads, on a host.
-func startReplica(t *testing.T, host *sandbox.Host, nodes ...int) *exec.Cmd {
+func startReplica(t *testing.T, host *sandbox.Host, node int) *exec.Cmd {
 	t.Helper()
-	encoded, err := json.Marshal(nodes)
+	encoded, err := json.Marshal(node)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,13 +56,12 @@ type assignment struct {
 // The problems of addresses, each as the end of a sentence.
 const (
 	problemNoNetwork = "it is on no network of the replica that answers ARP and NDP"
-	problemNoNextHop = "no next hop of it is on its own network, to which ARP and NDP do not lead"
+	problemNoNextHop = "no node that may be its next hop has an InternalIP on its network, beyond which ARP and NDP do not lead"
 	problemOwn       = "it is an address of the machine of the replica itself"
 )
 
-// plan assigns each address of a load balancer to the first network that it and one of its next hops are on. All traffic of an
-// address goes to one next hop, chosen so that many addresses are spread over many, and so that it stays when others come and go.
-// Addresses that cannot be answered for have a problem. Pools restricts to addresses of pools of these names; none means all.
+// plan assigns each address of a load balancer to the first network that it and its next hop on a segment are on. Addresses that cannot
+// be answered for have a problem. Pools restricts to addresses of pools of these names; none means all.
 func plan(announced routing.Table, networks []network, pools []string) (map[netip.Addr]assignment, map[netip.Addr]string) {
 	networks = slices.SortedFunc(slices.Values(networks), func(a, b network) int { return strings.Compare(a.name, b.name) })
 	assigned, problems := map[netip.Addr]assignment{}, map[netip.Addr]string{}
@@ -80,37 +79,15 @@ func plan(announced routing.Table, networks []network, pools []string) (map[neti
 			if !network.contains(addr) {
 				continue
 			}
-			nextHop, found := choose(addr, route, network)
-			if !found {
-				problem = problemNoNextHop
-				continue
+			if hop := route.Segment; network.contains(hop) || network.owns(hop) {
+				assigned[addr], problem = assignment{network.name, hop}, ""
+				break
 			}
-			assigned[addr], problem = assignment{network.name, nextHop}, ""
-			break
+			problem = problemNoNextHop
 		}
 		if problem != "" {
 			problems[addr] = problem
 		}
 	}
 	return assigned, problems
-}
-
-// choose returns one of the next hops that are on the network, by the names of their nodes: an address could be chosen so that it wins.
-func choose(addr netip.Addr, route routing.Route, network network) (netip.Addr, bool) {
-	var candidates []netip.Addr
-	var hashes []uint64
-	for i, hop := range route.NextHops {
-		if hop.Is4() == addr.Is4() && (network.contains(hop) || network.owns(hop)) {
-			name := hop.String()
-			if i < len(route.Nodes) {
-				name = route.Nodes[i]
-			}
-			candidates, hashes = append(candidates, hop), append(hashes, routing.Hash(name))
-		}
-	}
-	chosen := routing.Rendezvous(routing.Hash(addr.String()), hashes, 1)
-	if len(chosen) == 0 {
-		return netip.Addr{}, false
-	}
-	return candidates[chosen[0]], true
 }

@@ -42,8 +42,13 @@ type Responder struct {
 	metrics *metrics
 	changed chan struct{}
 
+	// networksChanged has room for one.
+	networksChanged chan struct{}
+
 	mu       sync.Mutex
 	settings config.L2
+	// networks are those of the last look.
+	networks []network
 	table    routing.Table
 	problems map[netip.Addr]string
 	assigned map[netip.Addr]assignment
@@ -52,10 +57,30 @@ type Responder struct {
 	answersOnly bool
 }
 
-// New returns a Responder that answers nothing yet.
+// New returns a Responder that answers nothing yet, and has looked at the interfaces.
 func New(settings config.L2, registerer prometheus.Registerer) *Responder {
-	return &Responder{settings: settings, metrics: newMetrics(registerer), changed: make(chan struct{}, 1)}
+	networks, _, _ := devices(settings.Interfaces) // Run looks again
+	return &Responder{settings: settings, metrics: newMetrics(registerer), networks: networks, changed: make(chan struct{}, 1),
+		networksChanged: make(chan struct{}, 1)}
 }
+
+// Networks returns the networks on which to answer, in the order in which plan looks for an address, as they were at the last look.
+func (r *Responder) Networks() []netip.Prefix {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var networks []netip.Prefix
+	for _, network := range r.networks {
+		for _, own := range network.addrs {
+			if prefix := own.Masked(); !own.IsSingleIP() && !slices.Contains(networks, prefix) {
+				networks = append(networks, prefix)
+			}
+		}
+	}
+	return networks
+}
+
+// NetworksChanged returns a channel that has something to receive after Networks has changed. It is for one receiver.
+func (r *Responder) NetworksChanged() <-chan struct{} { return r.networksChanged }
 
 // Announce puts a table in the place of the one before. It never fails: what cannot be answered for is a Problem.
 func (r *Responder) Announce(_ context.Context, announced routing.Table) error {
@@ -93,20 +118,13 @@ func (r *Responder) every() time.Duration {
 	return r.settings.GratuitousInterval.Duration
 }
 
-// Problem returns why an address is not answered for, as a part of a sentence; empty if it is, or is not to be, or while the
-// Responder does not run.
-func (r *Responder) Problem(addr netip.Addr) string {
+// Answering reports whether this replica answers for an address, or else why not, as a part of a sentence. The problem is empty if the
+// address is not to be answered for, and while the Responder does not run.
+func (r *Responder) Answering(addr netip.Addr) (answering bool, problem string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.problems[addr]
-}
-
-// Answering reports whether this replica answers for an address.
-func (r *Responder) Answering(addr netip.Addr) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, answering := r.assigned[addr]
-	return answering
+	_, answering = r.assigned[addr]
+	return answering, r.problems[addr]
 }
 
 // Answers returns what is answered now.
@@ -168,6 +186,7 @@ func (r *Responder) look(ctx context.Context) {
 		log.Error(err, "Could not look at the interfaces; what is answered stays")
 		return
 	}
+	r.see(networks)
 	assigned, problems := plan(announced, networks, settings.Pools)
 	parts := map[string]map[netip.Addr]netip.Addr{}
 	for addr, part := range assigned {
@@ -198,6 +217,20 @@ func (r *Responder) look(ctx context.Context) {
 	r.mu.Lock()
 	r.problems, r.assigned = problems, assigned
 	r.mu.Unlock()
+}
+
+// see remembers the networks, and says so if they have changed.
+func (r *Responder) see(networks []network) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if slices.EqualFunc(r.networks, networks, func(a, b network) bool { return a.name == b.name && slices.Equal(a.addrs, b.addrs) }) {
+		return
+	}
+	r.networks = networks
+	select {
+	case r.networksChanged <- struct{}{}:
+	default:
+	}
 }
 
 // retire ends the stations of interfaces that no address is assigned to.

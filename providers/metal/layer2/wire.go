@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/mdlayher/packet"
 	"golang.org/x/net/bpf"
@@ -179,5 +180,6 @@ func devices(names []string) ([]network, map[string]*net.Interface, error) {
 		}
 		networks, byName[device.Name] = append(networks, found), device
 	}
+	slices.SortFunc(networks, func(a, b network) int { return strings.Compare(a.name, b.name) })
 	return networks, byName, nil
 }

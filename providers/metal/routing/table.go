@@ -49,9 +49,9 @@ type Route struct {
 	// NextHops are the addresses that traffic is sent to, sorted and distinct. Empty is never announced; such a Route is in a Table
 	// only for what Groups says.
 	NextHops []netip.Addr
-	// Nodes are the names of those that have NextHops, in their order; nil where that is not known. A kubelet may choose its address, and not
-	// the name.
-	Nodes []string
+	// Segment is the next hop of a load balancer's address for the hosts of the network that the address is on: a node with an address there.
+	// It is invalid if there is none.
+	Segment netip.Addr
 	// Attributes are what goes with each of NextHops, in their order. Nil means what the pool has.
 	Attributes []Attributes
 	// Kind says what the destination belongs to.
@@ -89,7 +89,7 @@ func (h Hops) Equal(other Hops) bool {
 // Equal reports whether both announce the same destination by the same next hops.
 func (r Route) Equal(other Route) bool {
 	return r.Prefix == other.Prefix && r.Kind == other.Kind && r.Pool == other.Pool && r.Uncertain == other.Uncertain &&
-		slices.Equal(r.NextHops, other.NextHops) && slices.Equal(r.Nodes, other.Nodes) && slices.Equal(r.Attributes, other.Attributes) &&
+		slices.Equal(r.NextHops, other.NextHops) && r.Segment == other.Segment && slices.Equal(r.Attributes, other.Attributes) &&
 		(r.Groups == nil) == (other.Groups == nil) && maps.EqualFunc(r.Groups, other.Groups, Hops.Equal)
 }
 
@@ -108,7 +108,7 @@ func (t Table) For(group string) Table {
 	result := make(Table, len(t))
 	for prefix, route := range t {
 		if hops, selected := route.Groups[group]; selected {
-			route.NextHops, route.Nodes, route.Attributes = hops.NextHops, nil, hops.Attributes
+			route.NextHops, route.Attributes = hops.NextHops, hops.Attributes
 		} else if route.Groups != nil || group != "" {
 			continue
 		}

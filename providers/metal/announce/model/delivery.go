@@ -10,6 +10,9 @@ import (
 // NoSession is the reason of an address that has next hops, but that no router was given and nobody answers for on a segment.
 const NoSession Reason = names.ReasonNoSession
 
+// NotAnswered is the reason of an address that has next hops, and that is to be answered for on a segment only, and is not.
+const NotAnswered Reason = "NotAnswered"
+
 // mostMissing is how many routers a message names.
 const mostMissing = 3
 
@@ -22,8 +25,11 @@ type Delivery struct {
 	Missing []string
 	// Elsewhere is how many more routers the address is for that only other replicas are to have a session with.
 	Elsewhere int
-	// OnSegment says that the address is answered for by ARP or NDP.
-	OnSegment bool
+	// OnSegment says that the address is answered for by ARP or NDP, and Unanswered why it is not although it is to be.
+	OnSegment  bool
+	Unanswered string
+	// SegmentOnly says that nothing is announced to routers.
+	SegmentOnly bool
 }
 
 // nowhere reports whether nobody has the address. While other replicas have routers of their own, the leader cannot say that.
@@ -33,10 +39,14 @@ func (d *Delivery) nowhere() bool {
 
 // reason returns why an address is announced or not, with what became of it on the network.
 func (a AddressState) reason() Reason {
-	if len(a.NextHops) > 0 && a.Delivery.nowhere() {
+	switch {
+	case len(a.NextHops) == 0 || !a.Delivery.nowhere():
+		return a.Reason
+	case a.Delivery.SegmentOnly:
+		return NotAnswered
+	default:
 		return NoSession
 	}
-	return a.Reason
 }
 
 // announced reports whether an address has next hops, and somebody has them.
@@ -45,7 +55,7 @@ func (a AddressState) announced() bool { return len(a.NextHops) > 0 && !a.Delive
 // to says to how many routers an address is announced, as the end of a sentence about it.
 func (d *Delivery) to() string {
 	switch {
-	case d == nil || d.Routers == 0 && d.Elsewhere == 0 && d.OnSegment:
+	case d == nil || d.SegmentOnly || d.Routers == 0 && d.Elsewhere == 0 && d.OnSegment:
 		return ""
 	case d.Routers == 0 && d.Elsewhere > 0:
 		return fmt.Sprintf(", by other replicas than the leader to %s: whether they have sessions, the leader does not know",
@@ -74,7 +84,15 @@ func (a AddressState) noSession(name string) string {
 	text := fmt.Sprintf("%s has %s and is announced", name, counted(len(a.NextHops), "next hop", "next hops")) +
 		strings.TrimPrefix(a.Delivery.to(), ",")
 	if a.Delivery.Routers == 0 {
-		return text
+		return text + a.Delivery.unanswered()
 	}
-	return text + "; what sessions the other replicas have, the leader does not know"
+	return text + "; what sessions the other replicas have, the leader does not know" + a.Delivery.unanswered()
+}
+
+// unanswered says why an address is not answered for on a segment, as the end of a sentence about it.
+func (d *Delivery) unanswered() string {
+	if d == nil || d.Unanswered == "" {
+		return ""
+	}
+	return "; " + d.Unanswered
 }

@@ -67,6 +67,8 @@ func (a AddressState) message() string {
 	switch a.reason() {
 	case NoSession:
 		return a.noSession(name)
+	case NotAnswered:
+		return name + " is not announced: " + cmp.Or(a.Delivery.Unanswered, "l2.pools does not name its pool")
 	case NoEndpoints:
 		return name + " is not announced: the Service has no endpoint of this family that is ready"
 	case NoNextHop:
@@ -87,7 +89,7 @@ func (a AddressState) message() string {
 		result += "; kube-proxy's health port answers on no node, so nodes count as working while they live:" +
 			" set announcement.health.kubeProxyProbe or kubeProxyPort"
 	}
-	result += a.Delivery.to() + a.restrictions()
+	result += a.Delivery.to() + a.restrictions() + a.Delivery.unanswered()
 	if a.Blind {
 		result += "; no probe of any node is answered, so the last known states are kept: look at the network of this replica"
 	}

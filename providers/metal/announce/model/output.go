@@ -121,9 +121,7 @@ type AddressState struct {
 	Pool string
 	// NextHops are sorted. None: the address is not announced.
 	NextHops []netip.Addr
-	// Nodes are the names of those that have NextHops, in their order.
-	Nodes  []string
-	Reason Reason
+	Reason   Reason
 	// Out counts the nodes that could be next hops by why they are none. It is there if there is no next hop.
 	Out map[Reason]int
 	// Peers are the names of the BGP peers to which the address is announced, by itself or in a prefix, sorted. Nil means all.
