@@ -38,9 +38,11 @@ const policyWait = 5 * time.Second
 
 // Input is everything that decides.
 type Input struct {
-	Now       time.Time
-	Settings  Settings
-	Nodes     map[string]model.Node
+	Now      time.Time
+	Settings Settings
+	Nodes    map[string]model.Node
+	// Others are the addresses of nodes that are no machines of ours.
+	Others    map[string]model.Node
 	Services  map[types.NamespacedName]model.Service
 	Endpoints map[types.NamespacedName]model.ByFamily
 	Health    map[model.Probe]model.Health
@@ -214,12 +216,14 @@ func (in Input) announceServices(out *Output) {
 			sharing[addr.Unmap()] = append(sharing[addr.Unmap()], service)
 		}
 	}
-	states := make(map[netip.Addr]model.AddressState, len(sharing))
+	states, owners := make(map[netip.Addr]model.AddressState, len(sharing)), in.owners()
 	for addr, services := range sharing {
-		state := in.announce(addr, services, &everywhere[model.FamilyOf(addr)], unlimited)
-		if in.PoolOf != nil {
-			state.Pool = in.PoolOf(addr)
+		if owner, is := owners[addr]; is {
+			states[addr] = model.AddressState{Addr: addr, Pool: in.pool(addr), Reason: model.NodeAddress, Owner: owner}
+			continue
 		}
+		state := in.announce(addr, services, &everywhere[model.FamilyOf(addr)], unlimited)
+		state.Pool = in.pool(addr)
 		state.Blind, state.Unproven = in.Blind, in.Unproven
 		states[addr] = state
 		if len(state.NextHops) > 0 {
@@ -235,6 +239,33 @@ func (in Input) announceServices(out *Output) {
 		}
 		out.Services[key] = state
 	}
+}
+
+func (in Input) pool(addr netip.Addr) string {
+	if in.PoolOf == nil {
+		return ""
+	}
+	return in.PoolOf(addr)
+}
+
+// maxOwned is how many addresses of a node are kept from Services. Its kubelet may write any number.
+const maxOwned = 8
+
+// owners returns the names of the nodes that have addresses. Announced as a load balancer's, such an address would lead what is for
+// the machine, its kubelet and its API server, to another one.
+func (in Input) owners() map[netip.Addr]string {
+	owners := map[netip.Addr]string{}
+	for _, nodes := range []map[string]model.Node{in.Nodes, in.Others} {
+		for name, node := range nodes {
+			all := slices.Concat(node.Addresses, node.External)
+			for _, addr := range all[:min(len(all), maxOwned)] {
+				if other, twice := owners[addr]; !twice || name < other {
+					owners[addr] = name
+				}
+			}
+		}
+	}
+	return owners
 }
 
 // onSegment returns the next hop of an address for the hosts of its own network, invalid if there is none. All traffic of an address

@@ -40,8 +40,13 @@ func nodeOf(node *corev1.Node) model.Node {
 		Cordoned: node.Spec.Unschedulable,
 	}
 	for _, address := range node.Status.Addresses {
-		if parsed, err := netip.ParseAddr(address.Address); err == nil && address.Type == corev1.NodeInternalIP {
+		parsed, err := netip.ParseAddr(address.Address)
+		switch {
+		case err != nil:
+		case address.Type == corev1.NodeInternalIP:
 			result.Addresses = append(result.Addresses, parsed.Unmap())
+		case address.Type == corev1.NodeExternalIP:
+			result.External = append(result.External, parsed.Unmap())
 		}
 	}
 	cidrs := node.Spec.PodCIDRs

@@ -31,6 +31,7 @@ type clusterState struct {
 
 	mu        sync.Mutex
 	nodes     map[string]model.Node
+	others    map[string]model.Node
 	services  map[types.NamespacedName]model.Service
 	slices    map[types.NamespacedName]map[string]endpointSlice
 	endpoints map[types.NamespacedName]model.ByFamily
@@ -41,7 +42,7 @@ func watch(factory informers.SharedInformerFactory, ownsNode func(*corev1.Node) 
 	ownsService func(*corev1.Service) bool) (*clusterState, error) {
 	c := &clusterState{
 		ownsNode: ownsNode, ownsService: ownsService, changed: make(chan struct{}, 1),
-		nodes: map[string]model.Node{}, services: map[types.NamespacedName]model.Service{},
+		nodes: map[string]model.Node{}, others: map[string]model.Node{}, services: map[types.NamespacedName]model.Service{},
 		slices: map[types.NamespacedName]map[string]endpointSlice{}, endpoints: map[types.NamespacedName]model.ByFamily{},
 		listNodes: factory.Core().V1().Nodes().Lister(), listServices: factory.Core().V1().Services().Lister(),
 	}
@@ -130,13 +131,13 @@ func (c *clusterState) setNode(object *corev1.Node) {
 
 // putNode is called with the lock held.
 func (c *clusterState) putNode(object *corev1.Node) {
+	node, into, from := nodeOf(object), c.nodes, c.others
 	if !c.ownsNode(object) {
-		c.forgetNode(object.Name)
-		return
+		node, into, from = model.Node{Name: node.Name, Addresses: node.Addresses, External: node.External}, from, into
 	}
-	node := nodeOf(object)
-	if known, found := c.nodes[node.Name]; !found || !reflect.DeepEqual(known, node) { // heartbeats change nothing
-		c.nodes[node.Name] = node
+	if known, found := into[node.Name]; !found || !reflect.DeepEqual(known, node) { // heartbeats change nothing
+		delete(from, node.Name)
+		into[node.Name] = node
 		c.signal()
 	}
 }
@@ -144,15 +145,9 @@ func (c *clusterState) putNode(object *corev1.Node) {
 func (c *clusterState) deleteNode(object *corev1.Node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.forgetNode(object.Name)
-}
-
-// forgetNode is called with the lock held.
-func (c *clusterState) forgetNode(name string) {
-	if _, found := c.nodes[name]; found {
-		delete(c.nodes, name)
-		c.signal()
-	}
+	delete(c.nodes, object.Name)
+	delete(c.others, object.Name)
+	c.signal()
 }
 
 func (c *clusterState) setService(object *corev1.Service) {
@@ -250,7 +245,7 @@ func (c *clusterState) signal() {
 func (c *clusterState) fill(in *Input) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	in.Nodes, in.Services = maps.Clone(c.nodes), maps.Clone(c.services)
+	in.Nodes, in.Others, in.Services = maps.Clone(c.nodes), maps.Clone(c.others), maps.Clone(c.services)
 	in.Endpoints = make(map[types.NamespacedName]model.ByFamily, len(in.Services))
 	for key := range in.Services {
 		in.Endpoints[key] = c.endpoints[key]

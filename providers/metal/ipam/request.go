@@ -104,6 +104,11 @@ func holderOf(service *corev1.Service) pool.Holder {
 	for _, port := range service.Spec.Ports {
 		holder.Ports = append(holder.Ports, pool.Port{Protocol: port.Protocol, Port: port.Port})
 	}
+	for _, text := range service.Spec.ExternalIPs[:min(len(service.Spec.ExternalIPs), maxReserved)] {
+		if addr, err := netip.ParseAddr(text); err == nil {
+			holder.External = append(holder.External, addr.Unmap())
+		}
+	}
 	for _, ingress := range service.Status.LoadBalancer.Ingress { // only managers write it
 		for _, port := range ingress.Ports {
 			if granted := (pool.Port{Protocol: port.Protocol, Port: port.Port}); !slices.Contains(holder.Granted, granted) {

@@ -18,11 +18,12 @@ import (
 const (
 	// EventInPool says, on a Node, that a pool has its address, which is left out of the pool. It is a warning.
 	EventInPool = "NodeAddressInPool"
-	// EventOfNode says that a Service keeps an address that a node has as well.
+	// EventOfNode says that a Service gives up an address that a node has.
 	EventOfNode = string(pool.OfNode)
 )
 
-// maxReserved is how many addresses of pools a node keeps from Services. Its kubelet may write any number.
+// maxReserved is how many addresses of pools a node keeps from Services, and as many others; and how many of spec.externalIPs a Service
+// keeps from others. A kubelet may write any number, and so may the author of a Service.
 const maxReserved = 8
 
 // awaitNodes returns once the nodes are known, so that no Service gets the address of one; false when ctx ends before.
@@ -100,19 +101,19 @@ func (a *Allocator) handleNodes() {
 	a.markChanged()
 }
 
-// reservations returns which nodes keep which addresses of pools from Services: of two with the same address the older one, and of each node as
-// many as maxReserved.
+// reservations returns which nodes keep which addresses from Services: of two with the same address the older one, and of each node as many as
+// maxReserved of pools, and as many others.
 func reservations(nodes []*corev1.Node, inPool func(netip.Addr) bool) map[netip.Addr]*corev1.Node {
 	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b *corev1.Node) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
 	reserved := map[netip.Addr]*corev1.Node{}
 	for _, node := range nodes {
-		count := 0
+		count := map[bool]int{}
 		for _, addr := range addressesOf(node) {
-			if reserved[addr] == nil && inPool(addr) && count < maxReserved {
+			if in := inPool(addr); reserved[addr] == nil && count[in] < maxReserved {
 				reserved[addr] = node
-				count++
+				count[in]++
 			}
 		}
 	}

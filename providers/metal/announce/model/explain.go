@@ -73,6 +73,8 @@ func (a AddressState) message() string {
 		return name + " is not announced: the Service has no endpoint of this family that is ready"
 	case NoNextHop:
 		return name + " is not announced: " + a.census()
+	case NodeAddress:
+		return name + " is not announced: it is an address of node " + a.Owner
 	case NoAdvertisement:
 		return name + " is not announced: " + unadvertised
 	}

@@ -32,9 +32,9 @@ type Node struct {
 	UID     types.UID
 	Created time.Time
 	Labels  map[string]string
-	// Addresses are the InternalIPs, in the order of the status.
-	Addresses []netip.Addr
-	PodCIDRs  []netip.Prefix
+	// Addresses are the InternalIPs, and External the ExternalIPs, in the order of the status.
+	Addresses, External []netip.Addr
+	PodCIDRs            []netip.Prefix
 	// Uninitialized says that no cloud provider has taken the node on yet.
 	Uninitialized bool
 	// Excluded says that the node is labeled node.kubernetes.io/exclude-from-external-load-balancers.

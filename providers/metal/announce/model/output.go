@@ -10,7 +10,7 @@ import (
 // Reason says in one word why something is as it is; see the constants.
 type Reason string
 
-// The reasons of addresses. Those with the first four are announced.
+// The reasons of addresses. Those with the first four are announced; NodeAddress is one of a node, which has it whatever a Service shows.
 const (
 	Announced            Reason = "Announced"
 	AnnouncedDraining    Reason = "OnlyDrainingNodes"
@@ -19,6 +19,7 @@ const (
 	NoEndpoints          Reason = "NoEndpoints"
 	NoNextHop            Reason = "NoNextHop"
 	NoAdvertisement      Reason = "NoAdvertisement"
+	NodeAddress          Reason = "AddressOfNode"
 )
 
 // The reasons of nodes that are not next hops, or not for long.
@@ -122,6 +123,8 @@ type AddressState struct {
 	// NextHops are sorted. None: the address is not announced.
 	NextHops []netip.Addr
 	Reason   Reason
+	// Owner is the node whose address it is, with NodeAddress.
+	Owner string
 	// Out counts the nodes that could be next hops by why they are none. It is there if there is no next hop.
 	Out map[Reason]int
 	// Peers are the names of the BGP peers to which the address is announced, by itself or in a prefix, sorted. Nil means all.

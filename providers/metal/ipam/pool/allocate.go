@@ -44,7 +44,7 @@ const (
 	Degraded NoteReason = "DualStackDegraded"
 	// Stranded says that a Service keeps an address that it would not get any more: the pools have changed.
 	Stranded NoteReason = "AddressOutsidePools"
-	// OfNode says that a Service keeps an address that is also that of a node.
+	// OfNode says that a Service gives up an address that is that of a node.
 	OfNode NoteReason = "AddressOfNode"
 )
 
@@ -61,13 +61,14 @@ func StrandedNote(addr netip.Addr) Note {
 }
 
 // Allocate decides which addresses a Service gets. A Service keeps what it has, whatever became of the pools, unless it asks for
-// something else or an older Service has the same address. The error is a *RefusedError; then the Service gets nothing new, and
+// something else, an older Service has the same address, or a node has it. The error is a *RefusedError; then the Service gets nothing new, and
 // what it has is as it was.
 func Allocate(s *State, r Request) (Grant, error) {
 	if err := r.validate(); err != nil {
 		return Grant{}, err
 	}
 	var grant Grant
+	r.Held, grant.Notes = s.withoutReserved(r.Held)
 	var refused []*RefusedError
 	for _, family := range r.Families {
 		addr, notes, refusal := s.choose(r, family)
@@ -176,15 +177,14 @@ func (s *State) keep(r Request, addr netip.Addr) (netip.Addr, []Note, *RefusedEr
 		return addr, nil, refuse(Conflict, FamilyOf(addr), "%s is also the address of the Service %s, which %s and keeps it: %s",
 			addr, lost.Winner.Service, why, lost.Obstacle)
 	}
-	pool, notes := s.pools.of(addr), s.reservedNotes(addr)
-	switch {
+	switch pool := s.pools.of(addr); {
 	case pool == nil:
-		return addr, append(notes, StrandedNote(addr)), nil
+		return addr, []Note{StrandedNote(addr)}, nil
 	case !pool.allows(r):
 		note := fmt.Sprintf("The Service keeps %s, although pool %s is not for it any more", addr, pool.Name)
-		return addr, append(notes, Note{Stranded, note}), nil
+		return addr, []Note{{Stranded, note}}, nil
 	default:
-		return addr, notes, nil
+		return addr, nil, nil
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // Reserve says which addresses are those of other hosts, such as nodes, and of which: no Service gets one of them. It takes the place
-// of what was said before. A Service that has such an address keeps it.
+// of what was said before. A Service that has such an address gives it up when it is next asked for.
 func (s *State) Reserve(owners map[netip.Addr]string) {
 	before := s.reserved
 	s.reserved = maps.Clone(owners)
@@ -74,11 +74,22 @@ func (s *State) refusesReserved(addr netip.Addr) *RefusedError {
 	return nil
 }
 
-// reservedNotes say that a Service keeps the address of another host.
-func (s *State) reservedNotes(addr netip.Addr) []Note {
-	owner, is := s.reserved[addr]
-	if !is {
-		return nil
+// withoutReserved returns the addresses that a Service has without those of other hosts, which it gives up, and a note of these.
+func (s *State) withoutReserved(held []netip.Addr) (own []netip.Addr, notes []Note) {
+	var given []netip.Addr
+	for _, addr := range held {
+		if _, is := s.reserved[addr]; is {
+			given = append(given, addr)
+		} else {
+			own = append(own, addr)
+		}
 	}
-	return []Note{{OfNode, fmt.Sprintf("The Service keeps %s, which is also the address of %s", addr, owner)}}
+	if len(given) == 0 {
+		return held, nil
+	}
+	text := fmt.Sprintf("The Service gives up %s, which is the address of %s", given[0], s.reserved[given[0]])
+	if more := len(given) - 1; more > 0 {
+		text += fmt.Sprintf(", and %d more that nodes have", more)
+	}
+	return own, []Note{{OfNode, text}}
 }

@@ -26,7 +26,7 @@ func TestARefusalNamesTheNode(t *testing.T) {
 }
 
 // The addresses of nodes that are in a pool are left out: nobody is given one, by itself, by asking or by sharing, and whoever has one
-// keeps it and is told so. When a node has gone its address is free again.
+// gives it up and is told so. When a node has gone its address is free again.
 func TestReservedAddresses(t *testing.T) {
 	pools, err := New([]config.Pool{{Name: "p", Addresses: []string{"192.0.2.0/30"}}})
 	if err != nil {
@@ -73,7 +73,7 @@ func TestReservedAddresses(t *testing.T) {
 	sharing.SharingKey = "key"
 	expect("by sharing", got(sharing), "192.0.2.2")
 	owner.Held = []netip.Addr{netip.MustParseAddr("192.0.2.1")}
-	expect("who has it", got(owner), "192.0.2.1 AddressOfNode: The Service keeps 192.0.2.1, which is also the address of node n1")
+	expect("who has it", got(owner), "192.0.2.2 AddressOfNode: The Service gives up 192.0.2.1, which is the address of node n1")
 	if reserved := s.Reserved(); len(reserved) != 2 {
 		t.Errorf("in pools: %v", reserved)
 	}

@@ -33,6 +33,8 @@ type Holder struct {
 	// Backend is where traffic to an address may be delivered: empty for every node, or else what selects the pods whose nodes
 	// may get it (externalTrafficPolicy Local). An address is announced by nodes as a whole, so that those who share it agree.
 	Backend string
+	// External are addresses at which the Service is reached by its own word, in spec.externalIPs: nobody is given one of them.
+	External []netip.Addr
 	// Ports are those on which the Service is reached, and Granted those with which its status shows its addresses.
 	Ports, Granted []Port
 }
@@ -81,9 +83,20 @@ type holding struct {
 
 // holds returns all addresses that the Service keeps others from.
 func (h *holding) holds() []netip.Addr {
-	all := slices.Concat(h.claimed, h.shown)
-	slices.SortFunc(all, netip.Addr.Compare)
-	return slices.Compact(all)
+	return set(slices.Concat(h.claimed, h.shown, h.External))
+}
+
+// shares returns the addresses that the Service may share.
+func (h *holding) shares() []netip.Addr {
+	if h.SharingKey == "" {
+		return nil
+	}
+	return set(slices.Concat(h.claimed, h.shown))
+}
+
+func set(addrs []netip.Addr) []netip.Addr {
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	return slices.Compact(addrs)
 }
 
 // State is which Services hold which addresses. It is not safe for concurrent use.
@@ -136,10 +149,10 @@ func (s *State) Pools() *Pools { return s.pools }
 // that it has just given up. Without any the Service is forgotten.
 func (s *State) Set(holder Holder, claimed, shown []netip.Addr) {
 	s.Remove(holder.UID)
-	if len(claimed)+len(shown) == 0 {
+	one := &holding{holder, claimed, shown}
+	if len(one.holds()) == 0 {
 		return
 	}
-	one := &holding{holder, claimed, shown}
 	s.services[holder.UID] = one
 	for _, addr := range one.holds() {
 		if s.byAddr[addr] == nil {
@@ -149,9 +162,8 @@ func (s *State) Set(holder Holder, claimed, shown []netip.Addr) {
 			s.freeOf(addr, (*free).take)
 		}
 		s.byAddr[addr][holder.UID] = one
-		if holder.SharingKey == "" {
-			continue
-		}
+	}
+	for _, addr := range one.shares() {
 		if s.byKey[holder.SharingKey] == nil {
 			s.byKey[holder.SharingKey] = map[netip.Addr]int{}
 		}
@@ -174,13 +186,14 @@ func (s *State) Remove(uid types.UID) {
 				s.freeOf(addr, (*free).give)
 			}
 		}
-		if keyed := s.byKey[one.SharingKey]; keyed != nil {
-			if keyed[addr]--; keyed[addr] == 0 {
-				delete(keyed, addr)
-			}
-			if len(keyed) == 0 {
-				delete(s.byKey, one.SharingKey)
-			}
+	}
+	for _, addr := range one.shares() {
+		keyed := s.byKey[one.SharingKey]
+		if keyed[addr]--; keyed[addr] == 0 {
+			delete(keyed, addr)
+		}
+		if len(keyed) == 0 {
+			delete(s.byKey, one.SharingKey)
 		}
 	}
 }
@@ -215,11 +228,11 @@ func (s *State) Usage() []Usage {
 	return usage
 }
 
-// Outside returns how many addresses are held that belong to no pool.
+// Outside returns how many addresses are claimed that belong to no pool.
 func (s *State) Outside() int {
 	count := 0
 	for addr := range s.byAddr {
-		if s.pools.of(addr) == nil {
+		if s.pools.of(addr) == nil && len(s.claimants(addr)) > 0 {
 			count++
 		}
 	}
