@@ -49,9 +49,13 @@ type Service struct {
 	requests map[string]int
 	// resetTypes are the resets that systems take, ignoresResets says that they have no effect, and changes counts what changes of
 	// each system, by its ID: its ETag is made of it.
-	resetTypes    []string
-	ignoresResets bool
-	changes       map[string]int
+	resetTypes        []string
+	ignoresResets     bool
+	refusesConditions bool
+	changes           map[string]int
+	// unlicensed and maxSessions are what the methods of these names set; no limit is 0.
+	unlicensed  bool
+	maxSessions int
 	// withoutSessions, fault and hang are what the methods of these names set.
 	withoutSessions bool
 	fault           int
@@ -164,6 +168,28 @@ func (s *Service) IgnoreResets(ignore bool) {
 	s.ignoresResets = ignore
 }
 
+// RefuseConditions has every reset with If-Match answered by 412, as services do that take none on the URI of an action (iDRAC10), and
+// those that compare weak ETags as RFC 9110 13.1.1 says.
+func (s *Service) RefuseConditions() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refusesConditions = true
+}
+
+// Unlicensed has a user log in, and answers every other request of the user by 403, as services do that lack a license.
+func (s *Service) Unlicensed(unlicensed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unlicensed = unlicensed
+}
+
+// LimitSessions has a login refused by 503 while there are so many sessions.
+func (s *Service) LimitSessions(most int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.maxSessions = most
+}
+
 // Fail makes every request end with an HTTP status until it is called with 0.
 func (s *Service) Fail(status int) {
 	s.mu.Lock()
@@ -234,6 +260,8 @@ func (s *Service) route(w http.ResponseWriter, r *http.Request) {
 		s.login(w, r)
 	case path.Dir(at) == sessions && !s.withoutSessions:
 		s.logout(w, r, at)
+	case s.unlicensed:
+		refuse(w, http.StatusForbidden, "Base.1.0.InsufficientPrivilege")
 	case at == systems:
 		s.list(w, r)
 	default:
@@ -273,6 +301,10 @@ func (s *Service) login(w http.ResponseWriter, r *http.Request) {
 	}
 	if asked.UserName != s.username || asked.Password != s.password {
 		refuse(w, http.StatusUnauthorized, "Base.1.0.ResourceAtUriUnauthorized")
+		return
+	}
+	if s.maxSessions > 0 && len(s.sessions) >= s.maxSessions {
+		refuse(w, http.StatusServiceUnavailable, "Base.1.0.SessionLimitExceeded")
 		return
 	}
 	s.begun++
@@ -343,7 +375,7 @@ func (s *Service) reset(w http.ResponseWriter, r *http.Request, system System) {
 		refuse(w, http.StatusBadRequest, "Base.1.0.ActionParameterNotSupported")
 		return
 	}
-	if condition := r.Header.Get("If-Match"); condition != "" && condition != s.etag(system.ID) {
+	if condition := r.Header.Get("If-Match"); condition != "" && (s.refusesConditions || condition != s.etag(system.ID)) {
 		refuse(w, http.StatusPreconditionFailed, "Base.1.0.PreconditionFailed")
 		return
 	}

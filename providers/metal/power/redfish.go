@@ -208,8 +208,9 @@ func (r *redfish) members(ctx context.Context) ([]string, error) {
 	return nil, fmt.Errorf("listing the systems: there are more than %d pages", maxPages)
 }
 
-// call makes one request as the user. A session that the service has forgotten is replaced once. With an ETag the request has an
-// effect only if the resource is still as it was read.
+// call makes one request as the user. A session in which the service refuses the request is replaced once, and ended before: the service
+// may have forgotten it, or count it, and most have room for few. With an ETag the request has an effect only if the resource is
+// still as it was read.
 func (r *redfish) call(ctx context.Context, method, at string, body, into any, etag string) (http.Header, error) {
 	condition := func(request *http.Request) {
 		if etag != "" {
@@ -240,14 +241,17 @@ func (r *redfish) call(ctx context.Context, method, at string, body, into any, e
 			r.session.show(request)
 			condition(request)
 		})
-		if errors.Is(err, errCredentials) {
-			r.session = session{}
-			if !fresh {
-				continue
-			}
+		if fresh || !errors.Is(err, errCredentials) && !forbidden(err) {
+			return header, err
 		}
-		return header, err
+		_ = r.logout(ctx) // the service ends it by itself later
 	}
+}
+
+// forbidden reports whether the service knows the user, and does not let the user do what was asked.
+func forbidden(err error) bool {
+	var answered *statusError
+	return errors.As(err, &answered) && answered.code == http.StatusForbidden
 }
 
 // loginAs begins a session.
@@ -259,6 +263,8 @@ func (r *redfish) loginAs(ctx context.Context, login login) error {
 	body := map[string]string{"UserName": login.username, "Password": login.password}
 	header, err := r.do(ctx, http.MethodPost, at, body, nil, func(*http.Request) {})
 	switch {
+	case forbidden(err):
+		return fmt.Errorf("beginning a session: %w: %w", err, errCredentials)
 	case err != nil:
 		return fmt.Errorf("beginning a session: %w", err)
 	case header.Get("X-Auth-Token") == "":
@@ -316,9 +322,8 @@ func (r *redfish) do(
 	defer func() { _ = response.Body.Close() }()
 	data, err := io.ReadAll(io.LimitReader(response.Body, maxBody))
 	switch {
-	case response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden:
-		return nil, fmt.Errorf("%s %s: %d %s: %w", method, at, response.StatusCode,
-			http.StatusText(response.StatusCode), errCredentials)
+	case response.StatusCode == http.StatusUnauthorized:
+		return nil, fmt.Errorf("%w: %w", &statusError{method, at, response.StatusCode}, errCredentials)
 	case response.StatusCode < 200 || response.StatusCode > 299:
 		return nil, &statusError{method, at, response.StatusCode}
 	case err != nil:
@@ -358,7 +363,11 @@ type statusError struct {
 
 // Error returns what was asked and what the service answered.
 func (e *statusError) Error() string {
-	return strings.TrimSpace(fmt.Sprintf("%s %s: %d %s", e.method, e.path, e.code, http.StatusText(e.code)))
+	text := strings.TrimSpace(fmt.Sprintf("%s %s: %d %s", e.method, e.path, e.code, http.StatusText(e.code)))
+	if e.code == http.StatusForbidden {
+		text += ": the user has no right to it, or the service no license"
+	}
+	return text
 }
 
 // missing reports whether the service has no such thing.

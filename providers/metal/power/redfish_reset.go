@@ -21,12 +21,14 @@ var resetTypes = map[change][]string{
 }
 
 // change resets the system (DSP0266, 7.10; DSP0268, ComputerSystem.Reset). It is read just before, and its ETag makes the reset
-// depend on that nothing has changed since; a system that changes meanwhile is read once more.
+// depend on that nothing has changed since. Where that is refused, the system is read once more and reset without: it may have changed
+// meanwhile, and some services refuse every condition on the URI of an action, or compare weak ETags as RFC 9110 13.1.1 says, by which
+// none ever matches.
 func (r *redfish) change(ctx context.Context, what change, systemUUID string) error {
-	err := r.reset(ctx, what, systemUUID)
+	err := r.reset(ctx, what, systemUUID, true)
 	var answered *statusError
 	if errors.As(err, &answered) && answered.code == http.StatusPreconditionFailed {
-		err = r.reset(ctx, what, systemUUID)
+		err = r.reset(ctx, what, systemUUID, false)
 	}
 	if err != nil {
 		return message.Bound(fmt.Errorf("redfish service %s: %w", r.config.Endpoint, err), maxError)
@@ -34,7 +36,7 @@ func (r *redfish) change(ctx context.Context, what change, systemUUID string) er
 	return nil
 }
 
-func (r *redfish) reset(ctx context.Context, what change, systemUUID string) error {
+func (r *redfish) reset(ctx context.Context, what change, systemUUID string, conditional bool) error {
 	if r.system == "" {
 		return errors.New("the system has not been found yet") // it is read before
 	}
@@ -54,6 +56,9 @@ func (r *redfish) reset(ctx context.Context, what change, systemUUID string) err
 		return fmt.Errorf("the system has no action ComputerSystem.Reset: %w", what.impossible())
 	case len(action.Types) > 0 && !slices.Contains(action.Types, reset):
 		return fmt.Errorf("the system takes only the resets %s: %w", strings.Join(action.Types, ", "), what.impossible())
+	}
+	if !conditional {
+		found.ETag = ""
 	}
 	_, err = r.call(ctx, http.MethodPost, action.Target, map[string]string{"ResetType": reset}, nil, found.ETag)
 	if err != nil {

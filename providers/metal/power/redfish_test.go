@@ -180,6 +180,38 @@ func TestRedfishSurvivesChanges(t *testing.T) {
 	expect(t, reader, "on")
 }
 
+// A service that lets the user log in and then refuses the systems: no session is left behind, the credentials are not blamed, and the
+// service is read once it has what it lacked.
+func TestRedfishLeavesNoSessions(t *testing.T) {
+	service := redfishsim.New("admin", secret, redfishsim.System{ID: "1"})
+	service.Unlicensed(true)
+	service.LimitSessions(8)
+	reader, err := NewReader(redfishMachine(t, service))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 12 {
+		_, err := reader.Read(t.Context())
+		if err == nil || errors.Is(err, errCredentials) || !strings.Contains(err.Error(), "403 Forbidden: the user has no right to it, or the service no license") {
+			t.Fatalf("the error is %v", err)
+		}
+		if class, lasting := Classify(err); class != ClassRefused || !lasting {
+			t.Fatalf("class %s, lasting %t", class, lasting)
+		}
+		if open, _ := service.Sessions(); open > 1 {
+			t.Fatalf("%d sessions are open", open)
+		}
+	}
+	service.Unlicensed(false)
+	expect(t, reader, "on")
+	if err := reader.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if open, _ := service.Sessions(); open != 0 {
+		t.Errorf("%d sessions are left behind", open)
+	}
+}
+
 func TestRedfishBasicAuth(t *testing.T) {
 	service := redfishsim.New("admin", secret, redfishsim.System{ID: "1"}).WithoutSessions()
 	machine := redfishMachine(t, service)

@@ -169,6 +169,28 @@ func resetsPreconditioned(t *testing.T, touched string, want int) {
 	}
 }
 
+// Services that refuse every condition of an action turn the machine off and on all the same, if it is still the same system.
+func TestResetsWithoutConditions(t *testing.T) {
+	service, machine := fenceable(t)
+	service.RefuseConditions()
+	if err := turnOff(t, machine, "", 20*time.Second); err != nil || service.Power("1") != redfishsim.Off {
+		t.Errorf("%v; the machine is %s", err, service.Power("1"))
+	}
+	if err := TurnOn(t.Context(), machine); err != nil || service.Power("1") != redfishsim.On {
+		t.Errorf("%v; the machine is %s", err, service.Power("1"))
+	}
+	front := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		service.ServeHTTP(w, r)
+		if r.Header.Get("If-Match") != "" {
+			service.SetUUID("1", uuid2) // the blade was moved
+		}
+	})
+	machine.BMC.Redfish = &config.Redfish{Endpoint: newTLSServer(t, front), Auth: config.RedfishSession, InsecureSkipVerify: true}
+	if err := turnOff(t, machine, "", 5*time.Second); err == nil || service.Power("1") != redfishsim.On {
+		t.Errorf("another system: %v; it is %s", err, service.Power("1"))
+	}
+}
+
 // IPMI: the user for that turns the machine off, and another machine's controller is left alone. (ipmi_sim lets every user do it.)
 func TestTurnOffByIPMI(t *testing.T) {
 	bmc := ipmitest.Start(t, "127.0.0.1", ipmiSecret)
