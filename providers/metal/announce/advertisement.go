@@ -231,7 +231,11 @@ func (a *advertiser) address(table routing.Table, state model.AddressState, serv
 			}
 			continue
 		}
-		hops, one := a.choose(group, state.Addr, state.Pool, single, services)
+		bound := unlimited
+		if !group.HashesBySource {
+			bound = mostFor(services)
+		}
+		hops, one := a.choose(group, state.Addr, state.Pool, single, services, bound)
 		if len(hops.NextHops) == 0 {
 			state.Without, why = append(state.Without, group.Peers...), one
 			continue
@@ -312,7 +316,7 @@ func (a *advertiser) aggregate(table routing.Table, prefix netip.Prefix, of *agg
 	for i, by := range of.by {
 		group := &a.groups[i]
 		services := slices.Collect(maps.Values(of.services))
-		if hops, _ := a.choose(group, prefix.Addr(), of.pool, slices.Sorted(maps.Keys(by)), services); len(hops.NextHops) > 0 {
+		if hops, _ := a.choose(group, prefix.Addr(), of.pool, slices.Sorted(maps.Keys(by)), services, unlimited); len(hops.NextHops) > 0 {
 			groups[group.Name] = hops
 		}
 	}
@@ -322,9 +326,10 @@ func (a *advertiser) aggregate(table routing.Table, prefix netip.Prefix, of *agg
 }
 
 // choose returns the next hops of an address, or of a prefix that begins with it, by these advertisements to a group, or else why
-// there are none. A node has the attributes of all of them that select it.
+// there are none. A node has the attributes of all of them that select it. Each advertisement chooses as many as most; if that is one, one
+// of them all is chosen.
 func (a *advertiser) choose(group *config.PeerGroup, addr netip.Addr, pool string, advertisements []int,
-	services []model.Service) (routing.Hops, model.AddressState) {
+	services []model.Service, most int) (routing.Hops, model.AddressState) {
 	family := model.FamilyOf(addr)
 	chosen, done := map[netip.Addr]string{}, map[view]bool{}
 	var why model.AddressState
@@ -335,7 +340,7 @@ func (a *advertiser) choose(group *config.PeerGroup, addr netip.Addr, pool strin
 		}
 		done[key] = true
 		see := a.see(group, key)[family]
-		state := a.in.announce(addr, services, &see.hops, unlimited)
+		state := a.in.announce(addr, services, &see.hops, most)
 		if len(state.NextHops) == 0 {
 			why = state
 		}
@@ -344,6 +349,14 @@ func (a *advertiser) choose(group *config.PeerGroup, addr netip.Addr, pool strin
 		}
 	}
 	result := routing.Hops{NextHops: slices.SortedFunc(maps.Keys(chosen), netip.Addr.Compare)}
+	if most == 1 && len(result.NextHops) > 1 {
+		var hashes []uint64
+		for _, hop := range result.NextHops {
+			hashes = append(hashes, routing.Hash(chosen[hop]))
+		}
+		best := routing.Rendezvous(routing.Hash(addr.String()), hashes, 1)[0]
+		result.NextHops = result.NextHops[best : best+1]
+	}
 	for _, hop := range result.NextHops {
 		result.Attributes = append(result.Attributes, a.with(group, pool, a.selectingNode(advertisements, chosen[hop])))
 	}

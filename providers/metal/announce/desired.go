@@ -222,7 +222,7 @@ func (in Input) announceServices(out *Output) {
 			states[addr] = model.AddressState{Addr: addr, Pool: in.pool(addr), Reason: model.NodeAddress, Owner: owner}
 			continue
 		}
-		state := in.announce(addr, services, &everywhere[model.FamilyOf(addr)], unlimited)
+		state := in.announce(addr, services, &everywhere[model.FamilyOf(addr)], mostFor(services))
 		state.Pool = in.pool(addr)
 		state.Blind, state.Unproven = in.Blind, in.Unproven
 		states[addr] = state
@@ -354,6 +354,15 @@ func (in Input) hops(states map[string]model.NodeState,
 
 // unlimited is what announce is told where the settings alone bound the next hops.
 const unlimited = routing.MaxNextHops
+
+// mostFor returns how many next hops an address of these Services has at most for routers that spread the connections of a client: with
+// session affinity one, as a node does not know which pod another node has chosen.
+func mostFor(services []model.Service) int {
+	if slices.ContainsFunc(services, func(service model.Service) bool { return service.Affinity }) {
+		return 1
+	}
+	return unlimited
+}
 
 // announce chooses the next hops of an address that these Services have, as many as most.
 func (in Input) announce(addr netip.Addr, services []model.Service, hops *hops, most int) model.AddressState {

@@ -100,7 +100,10 @@ func serviceOf(service *corev1.Service) (model.Service, bool) {
 	if service.Spec.Type != corev1.ServiceTypeLoadBalancer || !service.DeletionTimestamp.IsZero() {
 		return model.Service{}, false
 	}
-	result := model.Service{Key: keyOf(service.Namespace, service.Name), UID: service.UID, Labels: service.Labels}
+	result := model.Service{
+		Key: keyOf(service.Namespace, service.Name), UID: service.UID, Labels: service.Labels,
+		Affinity: service.Spec.SessionAffinity == corev1.ServiceAffinityClientIP,
+	}
 	if service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
 		result.Local, result.HealthCheckNodePort = true, service.Spec.HealthCheckNodePort
 	}

@@ -124,6 +124,9 @@ type BGPPeer struct {
 	NodeSelectors []metav1.LabelSelector `json:"nodeSelectors,omitempty"`
 	// NextHopSubnets stand in the place of those of the section, for this router.
 	NextHopSubnets []string `json:"nextHopSubnets,omitempty"`
+	// HashesBySource says that the router chooses among next hops by the source address alone, so that a client always reaches the same
+	// node. Then it gets all next hops of a Service with sessionAffinity ClientIP, and else one. Default: false.
+	HashesBySource bool `json:"hashesBySource,omitempty"`
 	// Families are what the session carries. Default: IPv4 and IPv6.
 	Families []AddressFamily `json:"families,omitempty"`
 	// BFD has the session given up when the router is silent for less than a second (RFC 5881, single hop). Nil means no BFD. It

@@ -10,8 +10,8 @@ import (
 // PeerGroup is the peers that are announced the same: the same addresses, by the same nodes, at the same of their addresses, with
 // the same attributes. See ADR 69.
 type PeerGroup struct {
-	// Name is empty for the peers that no advertisement names, and that have no subnets of next hops of their own. It is the
-	// lowest address of the peers in any other group, so that it stays when others come.
+	// Name is empty for the peers that no advertisement names, that have no subnets of next hops of their own, and that hash by more than the
+	// source address. It is the lowest address of the peers in any other group, so that it stays when others come.
 	Name string
 	// Peers are their names, in the order of the section.
 	Peers []string
@@ -19,6 +19,8 @@ type PeerGroup struct {
 	Subnets []netip.Prefix
 	// Advertisements are those that apply, by their place in the section. Nil means that everything is announced.
 	Advertisements []int
+	// HashesBySource says that the peers choose among next hops by the source address alone.
+	HashesBySource bool
 	// Attributes are those of the peers. They are not set in the group without a name, whose peers may differ in them.
 	Attributes BGPAttributes
 }
@@ -39,7 +41,7 @@ func (g *PeerGroup) Contains(addr netip.Addr) bool {
 // which peers, addresses or next hops could differ: then everything goes to all by the first address of each node.
 func (b *BGP) Groups() []PeerGroup {
 	if len(b.Advertisements) == 0 && len(b.NextHopSubnets) == 0 &&
-		!slices.ContainsFunc(b.Peers, func(p BGPPeer) bool { return len(p.NextHopSubnets) > 0 }) {
+		!slices.ContainsFunc(b.Peers, func(p BGPPeer) bool { return len(p.NextHopSubnets) > 0 || p.HashesBySource }) {
 		return nil
 	}
 	byKey := map[string]*PeerGroup{}
@@ -74,7 +76,7 @@ const ownGroup = "?"
 
 // groupOf returns the group of a peer, without the others.
 func (b *BGP) groupOf(peer *BGPPeer) PeerGroup {
-	group := PeerGroup{}
+	group := PeerGroup{HashesBySource: peer.HashesBySource}
 	named := false
 	for i := range b.Advertisements {
 		peers := b.Advertisements[i].Peers
@@ -95,7 +97,7 @@ func (b *BGP) groupOf(peer *BGPPeer) PeerGroup {
 			group.Subnets = append(group.Subnets, prefix)
 		}
 	}
-	if named || len(peer.NextHopSubnets) > 0 {
+	if named || len(peer.NextHopSubnets) > 0 || peer.HashesBySource {
 		group.Name, group.Attributes = ownGroup, peer.BGPAttributes
 	}
 	return group
@@ -107,7 +109,7 @@ func (g *PeerGroup) key() string {
 	if g.Attributes.LocalPreference != nil {
 		preference = fmt.Sprint(*g.Attributes.LocalPreference)
 	}
-	return fmt.Sprint(g.Name, g.Subnets, g.Advertisements, g.Attributes.Communities, preference)
+	return fmt.Sprint(g.Name, g.Subnets, g.Advertisements, g.HashesBySource, g.Attributes.Communities, preference)
 }
 
 // PathAttributes returns what goes with a path to addresses of a pool that these advertisements select for a group, by their

@@ -60,6 +60,9 @@ func TestGroups(t *testing.T) {
 			{Peers: []string{"a"}, Subnets: prefixes("10.1.0.0/16")},
 			{Name: "10.0.0.3", Peers: []string{"c", "b"}, Subnets: prefixes("10.2.0.0/16")},
 		}},
+		"routers that hash by the source address": {routers(func(b *BGP) {
+			b.Peers[0].HashesBySource, b.Peers[1].HashesBySource = true, true
+		}), []PeerGroup{{Peers: []string{"a"}}, {Name: "10.0.0.3", Peers: []string{"c", "b"}, HashesBySource: true}}},
 		"other attributes, another group": {routers(func(b *BGP) {
 			b.Advertisements = []BGPAdvertisement{{Peers: []string{"a", "b", "c"}}}
 			b.Peers[1].BGPAttributes = marked

@@ -65,6 +65,8 @@ type Service struct {
 	Addresses []netip.Addr
 	// Local says that externalTrafficPolicy is Local: only nodes with endpoints serve.
 	Local bool
+	// Affinity says that sessionAffinity is ClientIP: what comes from one client is for one pod, which one node remembers.
+	Affinity bool
 	// HealthCheckNodePort is where kube-proxy says whether a node has local endpoints; 0 if the policy is Cluster.
 	HealthCheckNodePort int32
 }
