@@ -84,13 +84,15 @@ func TestWhereItMayRun(t *testing.T) {
 			corev1.Taint{Key: controlPlane, Value: "true", Effect: corev1.TaintEffectNoSchedule},
 			corev1.Taint{Key: etcd, Value: "true", Effect: corev1.TaintEffectNoExecute}),
 		"evicting": node(map[string]string{controlPlane: "", os: "linux"}, corev1.Taint{Key: controlPlane, Effect: corev1.TaintEffectNoExecute}),
-		"worker":   node(map[string]string{os: "linux", "pool": "infra"}),
+		// As Cluster API's bootstrap provider registers it, where the control plane is hosted elsewhere.
+		"Cluster API": node(map[string]string{os: "linux"}, corev1.Taint{Key: "node.cluster.x-k8s.io/uninitialized", Effect: corev1.TaintEffectNoSchedule}),
+		"worker":      node(map[string]string{os: "linux", "pool": "infra"}),
 	}
 	servers := []string{"kubeadm", "k3s", "k3s dedicated", "RKE2", "evicting"}
 	for values, want := range map[string][]string{
 		"":                servers,
 		"kind: DaemonSet": servers,
-		"nodeSelector: {kubernetes.io/os: linux}": append([]string{"worker"}, servers...),
+		"nodeSelector: {kubernetes.io/os: linux}": append([]string{"worker", "Cluster API"}, servers...),
 		"nodeSelector: {pool: infra}":             {"worker"},
 		"affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: pool, operator: Exists}]}]}}}": {"worker"},
 		"affinity: {podAntiAffinity: {}}": servers,
