@@ -430,6 +430,9 @@ func (in Input) localHops(addr netip.Addr, service model.Service, endpoints mode
 	}
 	var ready, draining, ending, fallback candidates
 	why := map[model.Reason]int{}
+	if len(endpoints.Ready)+len(endpoints.Terminating) == 0 {
+		why[model.NodeNotNamed] = 0
+	}
 	for node := range endpoints.Ready {
 		hop, may := hops.byName[node]
 		if !may {

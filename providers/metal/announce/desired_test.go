@@ -123,6 +123,11 @@ func TestNextHops(t *testing.T) {
 			c.Endpoints[key("s")] = model.ByFamily{{Any: true}}
 			return c
 		}(), vip, "10.0.0.1", model.Announced, "1 next hop"},
+		"policy Local: endpoints that name no node": {func() *cluster {
+			c := newCluster().node(1).service("s", true, vip)
+			c.Endpoints[key("s")] = model.ByFamily{{Any: true}}
+			return c
+		}(), vip, "", model.NoNextHop, "none of the endpoints has a nodeName"},
 		"policy Local: nodes with endpoints": {newCluster().node(1).node(2).node(3).service("s", true, vip, "n1", "n3"),
 			vip, "10.0.0.1 10.0.0.3", model.Announced, ""},
 		"IPv6 by IPv6": {newCluster().node(1).service("s", false, vip6, "n1"),

@@ -122,6 +122,9 @@ func (a AddressState) census() string {
 	if len(a.Out) == 0 {
 		return "there is no node"
 	}
+	if _, unnamed := a.Out[NodeNotNamed]; unnamed {
+		return "externalTrafficPolicy is Local, and none of the endpoints has a nodeName, so no node is known to serve them"
+	}
 	order := func(x, y Reason) int { return cmp.Or(cmp.Compare(a.Out[y], a.Out[x]), cmp.Compare(x, y)) }
 	var parts []string
 	for _, reason := range slices.SortedFunc(maps.Keys(a.Out), order) {

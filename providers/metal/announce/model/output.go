@@ -38,6 +38,8 @@ const (
 	NodePortClosed     Reason = "HealthCheckNodePortClosed"
 	NodeUnknown        Reason = "NoSuchNode"
 	NodeNotAdvertised  Reason = "NotAdvertised"
+	// NodeNotNamed is the reason of endpoints of policy Local that name no node, and counts no nodes.
+	NodeNotNamed Reason = "EndpointsWithoutNode"
 )
 
 // RemovalSaidByKubeProxy is the removal of which only the node's kube-proxy knows.
