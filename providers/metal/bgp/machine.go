@@ -103,14 +103,14 @@ func (m Machine) ownLabels(section *config.BGP, before map[string]string) (map[s
 	return labels, nil
 }
 
-// Elsewhere returns the routers that the nodeSelectors give to other replicas, in the order of their addresses. They are in neither
+// Elsewhere returns the routers that the nodeSelectors give to other replicas, in the order of their names. They are in neither
 // Peers nor Sessions.
 func (s *Speaker) Elsewhere() []OtherPeer {
 	s.sessions.mu.Lock()
 	defer s.sessions.mu.Unlock()
 	var others []OtherPeer
-	for _, addr := range slices.SortedFunc(maps.Keys(s.sessions.elsewhere), netip.Addr.Compare) {
-		others = append(others, s.sessions.elsewhere[addr])
+	for _, name := range slices.Sorted(maps.Keys(s.sessions.elsewhere)) {
+		others = append(others, s.sessions.elsewhere[name])
 	}
 	return others
 }

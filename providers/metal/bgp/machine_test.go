@@ -183,6 +183,52 @@ func TestNodeSelectors(t *testing.T) {
 	}
 }
 
+// TestRoutersOfOneAddress has the router of each rack at the same address: a replica has a session with that of its rack.
+func TestRoutersOfOneAddress(t *testing.T) {
+	section := selected()
+	section.Peers[1].Address, section.Peers[1].ASN = section.Peers[0].Address, section.Peers[0].ASN+1
+	section.Peers[1].BGPAttributes = config.BGPAttributes{Communities: []string{"64512:7"}}
+	var labels map[string]string
+	speaker, err := New(Options{Config: section, Machine: Machine{NodeLabels: func() (map[string]string, error) { return labels, nil }}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, look := range []struct{ rack, sessions, elsewhere string }{{"a", "a all", "b"}, {"b", "b all", "a"}, {"d", "all", "a b"}, {"a", "a all", "b"}} {
+		labels = map[string]string{"rack": look.rack}
+		speaker.refresh(t.Context())
+		var sessions, elsewhere []string
+		for _, status := range speaker.Sessions() {
+			sessions = append(sessions, status.Name)
+			is := speaker.settings.neighbors[status.Address]
+			if is.name != status.Name || (is.session.asn == section.Peers[1].ASN) != (is.name == "b") {
+				t.Errorf("in rack %s, %s is %+v", look.rack, status.Name, is)
+			}
+		}
+		for _, other := range speaker.Elsewhere() {
+			elsewhere = append(elsewhere, other.Name)
+		}
+		if got, others := strings.Join(sessions, " "), strings.Join(elsewhere, " "); got != look.sessions || others != look.elsewhere {
+			t.Errorf("in rack %s: sessions %q, elsewhere %q", look.rack, got, others)
+		}
+		request, err := policies(&speaker.settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if statements := len(request.Policies[1].Statements); (statements > 0) != (look.rack == "b") {
+			t.Errorf("in rack %s: %d routers have communities of their own", look.rack, statements)
+		}
+	}
+	both := selected()
+	both.Peers[1].Address, both.Peers[1].NodeSelectors = both.Peers[0].Address, append(rack("a"), rack("b")...)
+	labels = map[string]string{"rack": "a"}
+	if speaker, err = New(Options{Config: both, Machine: Machine{NodeLabels: func() (map[string]string, error) { return labels, nil }}}); err != nil {
+		t.Fatal(err)
+	}
+	if sessions := speaker.Sessions(); len(sessions) != 2 || sessions[0].Name != "a" {
+		t.Errorf("two select the node, and the sessions are %+v", sessions)
+	}
+}
+
 // TestNoSessionByChoice has a replica with no session at all by choice: it is ready, and shows no session that is down.
 func TestNoSessionByChoice(t *testing.T) {
 	only := selected()

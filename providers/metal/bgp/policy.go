@@ -31,7 +31,7 @@ func policies(s *settings) (*api.SetPoliciesRequest, error) {
 	export := &api.Policy{Name: exportPolicy}
 	for i := range s.config.Peers {
 		peer := &s.config.Peers[i]
-		if _, served := s.neighbors[peer.Addr()]; !served || s.groups[peer.Name] != "" {
+		if s.neighbors[peer.Addr()].name != peer.Name || s.groups[peer.Name] != "" {
 			continue // a router that is added later brings the policies up to date
 		}
 		actions, err := peerActions(peer.BGPAttributes)

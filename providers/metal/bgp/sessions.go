@@ -24,7 +24,7 @@ type sessions struct {
 	mu    sync.Mutex
 	peers map[netip.Addr]*peerState
 	// elsewhere are the routers that only other replicas are to serve.
-	elsewhere map[netip.Addr]OtherPeer
+	elsewhere map[string]OtherPeer
 	// tallies are how much is announced, by group.
 	tallies map[string]*tally
 	// begun are the groups to which everything has to be announced again, repeatDelay after a session has begun.
@@ -116,7 +116,7 @@ func (s *sessions) expect(settings settings) {
 	for i := range settings.config.Peers {
 		configured := &settings.config.Peers[i]
 		addr := configured.Addr()
-		if _, others := settings.elsewhere[addr]; others {
+		if _, others := settings.elsewhere[configured.Name]; others {
 			continue
 		}
 		peer, known := s.peers[addr]

@@ -36,8 +36,8 @@ type settings struct {
 	groups map[string]string
 	// missing says of a router what this replica lacks for the session: there is none, or it goes on with what was known before.
 	missing map[netip.Addr][]failure
-	// elsewhere are the routers with which only other replicas are to have a session.
-	elsewhere map[netip.Addr]OtherPeer
+	// elsewhere are the routers with which only other replicas are to have a session, by their names.
+	elsewhere map[string]OtherPeer
 	// labels are those of the replica's node when it was known last; nil before, and where no router selects nodes.
 	labels map[string]string
 	// pools holds the attributes of the pools that were asked for, as something to compare.
@@ -53,7 +53,7 @@ func newSettings(section config.BGP, before settings, machine Machine) (settings
 		neighbors: make(map[netip.Addr]neighbor, len(section.Peers)),
 		groups:    map[string]string{},
 		missing:   map[netip.Addr][]failure{},
-		elsewhere: map[netip.Addr]OtherPeer{},
+		elsewhere: map[string]OtherPeer{},
 		pools:     map[string]string{},
 	}
 	var noNode error
@@ -64,25 +64,31 @@ func newSettings(section config.BGP, before settings, machine Machine) (settings
 			s.groups[name] = group.Name
 		}
 	}
+	taken := map[netip.Addr]bool{}
 	for i := range section.Peers {
 		peer := &section.Peers[i]
 		addr := peer.Addr()
 		if !addr.IsValid() {
 			return s, fmt.Errorf("peer %s: %q is not an address", peer.Name, peer.Address)
 		}
-		if _, twice := s.neighbors[addr]; twice {
+		if taken[addr] && len(peer.NodeSelectors) == 0 {
 			return s, fmt.Errorf("peer %s: there is another one with the address %s", peer.Name, addr)
 		}
 		takesPart := partOf(peer, s.labels)
-		if takesPart == leaves {
-			s.elsewhere[addr] = OtherPeer{Name: peer.Name, Families: peer.Families}
+		if takesPart == leaves || taken[addr] {
+			s.elsewhere[peer.Name] = OtherPeer{Name: peer.Name, Families: peer.Families}
 			continue
 		}
+		taken[addr] = true
 		if noNode != nil && len(peer.NodeSelectors) > 0 {
 			s.lacks(addr, NoNode, noNode)
 		}
 		n := newNeighbor(peer, addr, s.groups[peer.Name])
-		if s.complete(&n.session, peer, before.neighbors[addr].session, addresses) && takesPart == serves {
+		known := before.neighbors[addr].session
+		if known.asn != n.session.asn {
+			known = session{} // another rack's router of the same address
+		}
+		if s.complete(&n.session, peer, known, addresses) && takesPart == serves {
 			s.neighbors[addr] = n
 		}
 	}

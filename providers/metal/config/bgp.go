@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"reflect"
+	"slices"
 	"strconv"
 	"time"
 
@@ -60,7 +62,8 @@ type BGP struct {
 	// subnets. A node that has none there is no next hop. A family of which no subnet is listed is as without. Default: the first
 	// InternalIP of the family.
 	NextHopSubnets []string `json:"nextHopSubnets,omitempty"`
-	// Peers are the routers. Their addresses are distinct.
+	// Peers are the routers. Two of them may have one address, as the gateway of each rack, if both have nodeSelectors, and different ones: a
+	// replica has a session with the first of them that selects its node.
 	Peers []BGPPeer `json:"peers"`
 }
 
@@ -302,17 +305,18 @@ func (b *BGP) validatePeers(path *field.Path) field.ErrorList {
 	if len(b.Peers) == 0 {
 		errs = append(errs, field.Required(path, "at least one router"))
 	}
-	addresses, names := map[netip.Addr]bool{}, map[string]bool{}
+	names := map[string]bool{}
 	for i := range b.Peers {
 		peer, at := &b.Peers[i], path.Index(i)
-		addr := peer.Addr()
-		if addr.IsValid() && addresses[addr] {
-			errs = append(errs, field.Duplicate(at.Child("address"), peer.Address))
+		if slices.ContainsFunc(b.Peers[:i], peer.excludes) {
+			wrong := field.Duplicate(at.Child("address"), peer.Address)
+			wrong.Detail = "two routers with one address both need nodeSelectors, and different ones"
+			errs = append(errs, wrong)
 		}
 		if names[peer.Name] {
 			errs = append(errs, field.Duplicate(at.Child("name"), peer.Name))
 		}
-		addresses[addr], names[peer.Name] = true, true
+		names[peer.Name] = true
 		errs = append(errs, peer.validate(at, b.ASN)...)
 		if peer.BFD != nil && b.Mode == GracefulRestart {
 			errs = append(errs, field.Invalid(at.Child("bfd"), "set",
@@ -324,6 +328,14 @@ func (b *BGP) validatePeers(path *field.Path) field.ErrorList {
 		}
 	}
 	return errs
+}
+
+// excludes reports whether a replica could not tell which of two routers with one address is its own.
+func (p *BGPPeer) excludes(other BGPPeer) bool {
+	if addr := p.Addr(); !addr.IsValid() || addr != other.Addr() {
+		return false
+	}
+	return len(p.NodeSelectors) == 0 || len(other.NodeSelectors) == 0 || reflect.DeepEqual(p.NodeSelectors, other.NodeSelectors)
 }
 
 func (p *BGPPeer) validate(path *field.Path, ownASN uint32) field.ErrorList {

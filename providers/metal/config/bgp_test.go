@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -92,6 +93,21 @@ func TestDynamicASN(t *testing.T) {
 	section, wrong := readBGP(t, "{asn: 7, peers: [{address: 10.0.0.1, dynamicASN: Internal}, {address: 10.0.0.2, dynamicASN: External}]}")
 	if len(wrong) > 0 || section.Peers[0].ASN != 7 || section.Peers[1].ASN != 0 {
 		t.Errorf("%+v, wrong: %q", section.Peers, wrong)
+	}
+}
+
+// The gateway of each rack may have the same address, and an autonomous system of its own.
+func TestRoutersOfOneAddress(t *testing.T) {
+	const peer = "{name: %s, address: 10.0.0.1, asn: 7, nodeSelectors: [%s]}"
+	for name, test := range map[string]struct{ a, b, want string }{
+		"other nodes":  {"{matchLabels: {rack: a}}", "{matchLabels: {rack: b}}", ""},
+		"the same":     {"{matchLabels: {rack: a}}", "{matchLabels: {rack: a}}", "bgp.peers[1].address: Duplicate value: \"10.0.0.1\": two routers with one address both need nodeSelectors"},
+		"one has none": {"{matchLabels: {rack: a}}", "", "bgp.peers[1].address: Duplicate value"},
+	} {
+		_, wrong := readBGP(t, fmt.Sprintf("{asn: 1, peers: ["+peer+", "+peer+"]}", "a", test.a, "b", test.b))
+		if got := strings.Join(wrong, "; "); !strings.HasPrefix(got, test.want) || test.want == "" && got != "" {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -10,8 +11,9 @@ import (
 // PeerGroup is the peers that are announced the same: the same addresses, by the same nodes, at the same of their addresses, with
 // the same attributes. See ADR 69.
 type PeerGroup struct {
-	// Name is empty for the peers that no advertisement names, that have no subnets of next hops of their own, and that hash by more than the
-	// source address. It is the lowest address of the peers in any other group, so that it stays when others come.
+	// Name is empty for the peers that no advertisement names, that have no subnets of next hops of their own, and that hash by more than
+	// the source address. It is the lowest address of the peers in any other group, so that it stays when others come, with the
+	// name of the peer if another one has the address too.
 	Name string
 	// Peers are their names, in the order of the section.
 	Peers []string
@@ -45,7 +47,7 @@ func (b *BGP) Groups() []PeerGroup {
 		return nil
 	}
 	byKey := map[string]*PeerGroup{}
-	lowest := map[*PeerGroup]netip.Addr{}
+	lowest, named := map[*PeerGroup]*BGPPeer{}, map[netip.Addr]int{}
 	for i := range b.Peers {
 		peer := &b.Peers[i]
 		one := b.groupOf(peer)
@@ -56,14 +58,18 @@ func (b *BGP) Groups() []PeerGroup {
 			byKey[key] = group
 		}
 		group.Peers = append(group.Peers, peer.Name)
-		if addr := peer.Addr(); !lowest[group].IsValid() || addr.Less(lowest[group]) {
-			lowest[group] = addr
+		named[peer.Addr()]++
+		if first := lowest[group]; first == nil || cmp.Or(peer.Addr().Compare(first.Addr()), strings.Compare(peer.Name, first.Name)) < 0 {
+			lowest[group] = peer
 		}
 	}
 	groups := make([]PeerGroup, 0, len(byKey))
 	for _, group := range byKey {
 		if group.Name != "" {
-			group.Name = lowest[group].String()
+			addr := lowest[group].Addr()
+			if group.Name = addr.String(); named[addr] > 1 {
+				group.Name += "/" + lowest[group].Name
+			}
 		}
 		groups = append(groups, *group)
 	}

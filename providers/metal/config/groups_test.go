@@ -63,6 +63,14 @@ func TestGroups(t *testing.T) {
 		"routers that hash by the source address": {routers(func(b *BGP) {
 			b.Peers[0].HashesBySource, b.Peers[1].HashesBySource = true, true
 		}), []PeerGroup{{Peers: []string{"a"}}, {Name: "10.0.0.3", Peers: []string{"c", "b"}, HashesBySource: true}}},
+		"routers with one address": {routers(func(b *BGP) {
+			b.Peers[1].Address = "10.0.0.3"
+			b.Advertisements = []BGPAdvertisement{{Peers: []string{"c"}}, {Peers: []string{"b"}}}
+		}), []PeerGroup{
+			{Peers: []string{"a"}, Advertisements: []int{}},
+			{Name: "10.0.0.3/b", Peers: []string{"b"}, Advertisements: []int{1}},
+			{Name: "10.0.0.3/c", Peers: []string{"c"}, Advertisements: []int{0}},
+		}},
 		"other attributes, another group": {routers(func(b *BGP) {
 			b.Advertisements = []BGPAdvertisement{{Peers: []string{"a", "b", "c"}}}
 			b.Peers[1].BGPAttributes = marked
