@@ -71,12 +71,12 @@ func (f *convertFlags) run(cmd *cobra.Command) error {
 		if err != nil {
 			wrong = append(wrong, fmt.Errorf("--filename: %w", err))
 		}
-		inputs = append(inputs, bytes.NewReader(data), strings.NewReader("\n---\n"))
+		inputs = append(inputs, bytes.NewReader(data))
 	}
 	if err := errors.Join(wrong...); err != nil {
 		return cli.Usage(cmd, err)
 	}
-	result, err := convert.MetalLB(io.MultiReader(inputs...))
+	result, err := convert.MetalLB(inputs...)
 	if err != nil {
 		return err
 	}

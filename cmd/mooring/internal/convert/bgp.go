@@ -15,6 +15,7 @@ import (
 // convertBGP converts peers and the advertisements to them. Without an advertisement MetalLB announces nothing, and a section bgp
 // everything: there is none then.
 func (c *conversion) convertBGP() {
+	defer c.unused()
 	if len(c.from.peers) == 0 {
 		for i := range c.from.bgpAdverts {
 			c.notes.add(Lost, c.from.bgpAdverts[i].name(), "", "there is no BGPPeer, so that there is no section bgp")
@@ -42,9 +43,13 @@ func (c *conversion) convertBGP() {
 	}
 	if len(c.config.BGP.Peers) == 0 {
 		c.notes.add(Lost, "BGPPeer", "", "none has a counterpart, so that there is no section bgp")
+		for i := range c.from.bgpAdverts {
+			c.notes.add(Lost, c.from.bgpAdverts[i].name(), "", "there is no section bgp")
+		}
 		c.config.BGP = nil
 		return
 	}
+	c.selectReplicas()
 	c.convertAliases()
 	for i := range c.from.bgpAdverts {
 		c.advertise(&c.from.bgpAdverts[i], selectors)
@@ -54,17 +59,28 @@ func (c *conversion) convertBGP() {
 		c.config.BGP = nil
 		return
 	}
-	for i := range c.from.bfd {
-		name := c.from.bfd[i].Metadata.Name
-		if !slices.ContainsFunc(c.from.peers, func(peer bgpPeer) bool { return peer.Spec.BFDProfile == name }) {
-			c.notes.add(Info, c.from.bfd[i].name(), "", "no BGPPeer names it")
-		}
-	}
 	c.config.Announcement.PodRoutes = ptr.To(false) // as in MetalLB
 	c.notes.add(Info, "the cloud config", "announcement.clusterNextHops", "an address of a Service with externalTrafficPolicy Cluster is announced with 8 nodes at most, "+
 		"and in MetalLB with all that its advertisements select")
 	c.notes.add(Action, "BGPPeer", "", "routers get one session from each replica of Mooring, with ADD-PATH, and none from the nodes: "+
 		"configure the addresses of the replicas as neighbors (docs/how-to/metal-routers.md)")
+}
+
+// unused notes the profiles and communities that are not in the config: those that no peer names, and all without a section bgp.
+func (c *conversion) unused() {
+	for i := range c.from.bfd {
+		name := c.from.bfd[i].Metadata.Name
+		if !slices.ContainsFunc(c.from.peers, func(peer bgpPeer) bool { return peer.Spec.BFDProfile == name }) {
+			c.notes.add(Info, c.from.bfd[i].name(), "", "no BGPPeer names it")
+		} else if c.config.BGP == nil {
+			c.notes.add(Lost, c.from.bfd[i].name(), "", "there is no section bgp")
+		}
+	}
+	for i := range c.from.communities {
+		if c.config.BGP == nil {
+			c.notes.add(Lost, c.from.communities[i].name(), "", "there is no section bgp")
+		}
+	}
 }
 
 // convertAliases converts the names of communities.

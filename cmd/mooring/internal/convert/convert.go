@@ -5,6 +5,7 @@ package convert
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -30,17 +31,24 @@ type Result struct {
 // maxErrors is how many bytes all errors together may have.
 const maxErrors = 64 << 10
 
-// MetalLB converts the resources of MetalLB in a stream of YAML or JSON documents, of single objects or lists as kubectl shows them. The
+// mostNamed is how many objects that are not converted an error names.
+const mostNamed = 10
+
+// MetalLB converts the resources of MetalLB in streams of YAML or JSON documents, of single objects or lists as kubectl shows them. The
 // error names everything that cannot be decoded.
-func MetalLB(from io.Reader) (Result, error) {
+func MetalLB(from ...io.Reader) (Result, error) {
 	c := &conversion{config: &config.CloudConfig{TypeMeta: metav1.TypeMeta{APIVersion: config.APIVersion, Kind: config.CloudConfigKind}}}
 	var err error
 	if c.from, err = read(from, &c.notes); err != nil {
 		return Result{}, message.Bound(err, maxErrors)
 	}
 	if len(c.from.pools)+len(c.from.peers)+len(c.from.bgpAdverts)+len(c.from.l2Adverts) == 0 {
-		return Result{}, fmt.Errorf("there is no IPAddressPool, BGPPeer, BGPAdvertisement or L2Advertisement of metallb.io among %d other objects",
+		text := fmt.Sprintf("there is no IPAddressPool, BGPPeer, BGPAdvertisement or L2Advertisement of metallb.io among %d other objects",
 			c.from.skipped+c.from.secrets+len(c.from.bfd)+len(c.from.communities))
+		for _, note := range c.notes.sorted()[:min(len(c.notes.list), mostNamed)] {
+			text += "\n" + note.String()
+		}
+		return Result{}, errors.New(text)
 	}
 	c.convertPools()
 	c.convertBGP()

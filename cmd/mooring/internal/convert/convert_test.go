@@ -1,11 +1,15 @@
 package convert
 
 import (
+	"encoding/binary"
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf16"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -92,14 +96,88 @@ func TestValuesOfTheChart(t *testing.T) {
 	}
 }
 
+const (
+	poolA = "apiVersion: metallb.io/v1beta1\nkind: IPAddressPool\nmetadata: {name: a}\nspec: {addresses: [192.0.2.0/24]}\n"
+	poolB = "apiVersion: metallb.io/v1beta1\nkind: IPAddressPool\nmetadata: {name: b}\nspec: {addresses: [198.51.100.0/24]}\n"
+)
+
+// inUTF16 is a text as PowerShell writes it.
+func inUTF16(text string, order binary.AppendByteOrder) string {
+	var data []byte
+	for _, unit := range utf16.Encode([]rune("\ufeff" + text)) {
+		data = order.AppendUint16(data, unit)
+	}
+	return string(data)
+}
+
+// However its documents are written and divided, a stream is read to its end.
+func TestStreams(t *testing.T) {
+	for name, streams := range map[string][]string{
+		"plain":                        {poolA + "---\n" + poolB},
+		"UTF-16, little-endian":        {inUTF16(poolA+"---\n"+poolB, binary.LittleEndian)},
+		"UTF-16, big-endian":           {inUTF16(poolA+"---\n"+poolB, binary.BigEndian)},
+		"UTF-8 with a byte order mark": {"\ufeff" + poolA + "---\n" + poolB},
+		"lines as on Windows":          {strings.ReplaceAll(poolA+"---\n"+poolB, "\n", "\r\n")},
+		"documents that end":           {poolA + "...\n" + poolB + "..."},
+		"comments at markers":          {"--- # the first\n" + poolA + "--- # the second\n" + poolB + "... # the end\n"},
+		"JSON at markers": {`--- {"apiVersion": "metallb.io/v1beta1", "kind": "IPAddressPool", "metadata": {"name": "a"}, "spec": {"addresses": ["192.0.2.0/24"]}}` +
+			"\n---\t" + `{"apiVersion": "metallb.io/v1beta1", "kind": "IPAddressPool", "metadata": {"name": "b"}, "spec": {"addresses": ["198.51.100.0/24"]}}`},
+		"two files, each in its own way": {strings.TrimSuffix(poolA, "\n"), inUTF16(poolB, binary.LittleEndian)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var readers []io.Reader
+			for _, stream := range streams {
+				readers = append(readers, strings.NewReader(stream))
+			}
+			result, err := MetalLB(readers...)
+			if err != nil || len(result.Notes) > 0 {
+				t.Fatalf("%v, %v", err, result.Notes)
+			}
+			var pools []string
+			for _, pool := range result.Config.Pools {
+				pools = append(pools, pool.Name)
+			}
+			if got := strings.Join(pools, " "); got != "a b" {
+				t.Errorf("pools %q", got)
+			}
+		})
+	}
+}
+
+func TestDocuments(t *testing.T) {
+	want := []string{"a\n---x\n...y\n", "b\n"}
+	if got := documents("---\n\n...\na\n---x\n...y\n--- b\n..."); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// What else there is is named by what it is of.
+func TestOtherFormatsAreNamed(t *testing.T) {
+	for name, test := range map[string]struct{ input, want string }{
+		"an old ConfigMap": {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: config, namespace: metallb-system}\ndata:\n  config: |\n    address-pools:\n    - {name: default}\n",
+			"LOST ConfigMap metallb-system/config: is of MetalLB before 0.13"},
+		"kube-vip": {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: kubevip, namespace: kube-system}\ndata: {range-global: 192.0.2.1-192.0.2.9}\n",
+			"LOST ConfigMap kube-system/kubevip: is of kube-vip's cloud provider"},
+		"Cilium":            {"apiVersion: cilium.io/v2alpha1\nkind: CiliumLoadBalancerIPPool\nmetadata: {name: a}\n", "LOST CiliumLoadBalancerIPPool a: is of Cilium"},
+		"another ConfigMap": {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {config: x}\n", "LOST ConfigMap a: v1 ConfigMap is not read"},
+		"an old pool":       {"apiVersion: metallb.io/v1beta1\nkind: AddressPool\nmetadata: {name: a}\n", "LOST AddressPool a: apiVersion: metallb.io/v1beta1 is not read"},
+	} {
+		if _, err := MetalLB(strings.NewReader(test.input)); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
+	}
+}
+
 func TestWhatCannotBeRead(t *testing.T) {
 	for name, c := range map[string]struct{ input, want string }{
-		"nothing":     {"", "there is no IPAddressPool"},
-		"others":      {"apiVersion: v1\nkind: Secret\n", "among 1 other objects"},
-		"not YAML":    {"a: b: c\n", "document 1: "},
-		"no object":   {"- 1\n", "document 1: not an object of Kubernetes"},
-		"wrong type":  {"apiVersion: metallb.io/v1beta1\nkind: IPAddressPool\nmetadata: {name: a}\nspec: {addresses: 3}\n", "document 1: IPAddressPool a: "},
-		"all at once": {"a: b: c\n---\n- 1\n", "document 2: not an object"},
+		"nothing":               {"", "there is no IPAddressPool"},
+		"others":                {"apiVersion: v1\nkind: Secret\n", "among 1 other objects"},
+		"not YAML":              {"a: b: c\n", "document 1: "},
+		"no object":             {"- 1\n", "document 1: not an object of Kubernetes"},
+		"wrong type":            {"apiVersion: metallb.io/v1beta1\nkind: IPAddressPool\nmetadata: {name: a}\nspec: {addresses: 3}\n", "document 1: IPAddressPool a: "},
+		"UTF-16 cut":            {inUTF16(poolA, binary.LittleEndian) + "x", "after document 0: a file in UTF-16 has an odd number of bytes"},
+		"UTF-16 without a mark": {inUTF16(poolA, binary.LittleEndian)[2:], "document 1: "},
+		"all at once":           {"a: b: c\n---\n- 1\n", "document 2: not an object"},
 	} {
 		if _, err := MetalLB(strings.NewReader(c.input)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)

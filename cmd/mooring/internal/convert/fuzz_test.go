@@ -34,6 +34,8 @@ func FuzzMetalLB(f *testing.F) {
 	} {
 		f.Add(text)
 	}
+	f.Add("\xff\xfe" + pool)
+	f.Add(pool + "...\n--- " + pool)
 	f.Fuzz(func(t *testing.T, text string) {
 		result, err := MetalLB(strings.NewReader(text))
 		if err != nil {

@@ -15,11 +15,19 @@ func (c *conversion) convertL2() {
 		return
 	}
 	section, everyPool, everyInterface := &config.L2{}, false, false
+	var first *l2Advertisement
 	for i := range c.from.l2Adverts {
 		advert := &c.from.l2Adverts[i]
 		note := c.notes.of(advert.name())
 		pools, all := c.selected(advert.Spec.IPAddressPools, advert.Spec.IPAddressPoolSelectors, note)
 		everyPool = everyPool || all
+		if !all && len(pools) == 0 {
+			note(Lost, "", "selects no pool, and is left out")
+			continue
+		}
+		if first == nil {
+			first = advert
+		}
 		for _, pool := range pools {
 			section.Pools = appendNew(section.Pools, pool)
 		}
@@ -27,8 +35,8 @@ func (c *conversion) convertL2() {
 		for _, name := range advert.Spec.Interfaces {
 			section.Interfaces = appendNew(section.Interfaces, name)
 		}
-		if !slices.Equal(advert.Spec.Interfaces, c.from.l2Adverts[0].Spec.Interfaces) {
-			note(Lost, "spec.interfaces", "other than those of %s: the section l2 has the same interfaces for all pools", c.from.l2Adverts[0].name())
+		if !slices.Equal(advert.Spec.Interfaces, first.Spec.Interfaces) {
+			note(Lost, "spec.interfaces", "other than those of %s: the section l2 has the same interfaces for all pools", first.name())
 		}
 		if len(advert.Spec.NodeSelectors) > 0 {
 			note(Lost, "spec.nodeSelectors", "which nodes answer is the same for all addresses here: announcement.nodeSelector selects them")
@@ -53,5 +61,6 @@ func (c *conversion) convertL2() {
 		section.Interfaces = nil
 	}
 	c.config.L2 = section
-	c.notes.add(Action, "L2Advertisement", "", "replicas answer from the network of the nodes, and open raw sockets: set "+layer2Value+" of the chart (docs/how-to/metal-layer-2.md)")
+	c.notes.add(Action, "L2Advertisement", "", "replicas answer from the network of the nodes, and open raw sockets: set "+layer2Value+" of the chart (docs/how-to/metal-layer-2.md). "+
+		"Only nodes with an InternalIP on the network of an address can be its next hop")
 }

@@ -3,6 +3,7 @@ package convert
 import (
 	"net/netip"
 	"path"
+	"reflect"
 	"slices"
 	"time"
 
@@ -94,15 +95,43 @@ func (c *conversion) possible(from *bgpPeer, note note) bool {
 	refuse(spec.PeerASN == 0 && spec.DynamicASN == "", "spec.peerASN", "is missing, and there is no dynamicASN")
 	addr, err := netip.ParseAddr(spec.PeerAddress)
 	refuse(spec.Interface == "" && err != nil, "spec.peerAddress", "%q is no address", spec.PeerAddress)
-	refuse(err == nil && slices.ContainsFunc(c.config.BGP.Peers, func(other config.BGPPeer) bool { return other.Addr() == addr }), "spec.peerAddress",
-		"another BGPPeer has %s too, and there is one session with an address", spec.PeerAddress)
+	refuse(err == nil && slices.ContainsFunc(c.config.BGP.Peers, func(other config.BGPPeer) bool {
+		selectors := c.nodesOf(other.Name)
+		return other.Addr() == addr && (len(selectors) == 0 || len(spec.NodeSelectors) == 0 || reflect.DeepEqual(selectors, spec.NodeSelectors))
+	}), "spec.peerAddress", "another BGPPeer has %s too, and the two have no nodeSelectors that differ", spec.PeerAddress)
 	return possible
+}
+
+// nodesOf returns the nodeSelectors of the BGPPeer of a name.
+func (c *conversion) nodesOf(name string) []metav1.LabelSelector {
+	at := slices.IndexFunc(c.from.peers, func(peer bgpPeer) bool { return peer.Metadata.Name == name })
+	if at < 0 {
+		return nil
+	}
+	return c.from.peers[at].Spec.NodeSelectors
+}
+
+// selectReplicas has replicas choose by their nodes among peers with one address, as the nodes do in MetalLB.
+func (c *conversion) selectReplicas() {
+	peers := c.config.BGP.Peers
+	for i := range peers {
+		peer := &peers[i]
+		if !slices.ContainsFunc(peers, func(other config.BGPPeer) bool { return other.Name != peer.Name && other.Addr() == peer.Addr() }) {
+			continue
+		}
+		peer.NodeSelectors = c.nodesOf(peer.Name)
+		c.notes.add(Action, "BGPPeer "+peer.Name, "spec.nodeSelectors", "another BGPPeer has the address %s too, so that replicas on these nodes only have a session "+
+			"with this one: have one run there", peer.Address)
+	}
 }
 
 // password returns the file of the password of a peer, and notes what has to be mounted there.
 func (c *conversion) password(from *bgpPeer, note note) string {
 	switch secret := from.Spec.PasswordSecret; {
 	case from.Spec.Password != "":
+		if secret.Name != "" {
+			note(Lost, "spec.passwordSecret", "there is a password besides, and MetalLB takes one of both")
+		}
 		file := path.Join(secretsFolder, "bgp-"+from.Metadata.Name, "password")
 		note(Action, "spec.password", "is not shown; put it under the key password into a Secret bgp-%s in the manager's namespace, and name that under "+
 			secretsValue+" of the chart, which mounts it as %s", from.Metadata.Name, file)
@@ -130,6 +159,9 @@ func convertTimers(made *config.BGPPeer, from *bgpPeer, note note) {
 		if rounded < least {
 			note(Lost, field, "%s is less than %s; the default holds", of.Duration, least)
 			return metav1.Duration{}
+		}
+		if rounded != of.Duration {
+			note(Info, field, "%s is %s, in whole seconds", of.Duration, rounded)
 		}
 		return metav1.Duration{Duration: rounded}
 	}

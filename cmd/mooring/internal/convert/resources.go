@@ -1,18 +1,18 @@
 package convert
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+	"unicode/utf16"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	strictjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
@@ -149,31 +149,89 @@ type resources struct {
 // group is the API group of MetalLB.
 const group = "metallb.io/"
 
-// read reads a stream of YAML or JSON documents, of single objects and of lists. What it cannot decode is an error; what it does not
+// read reads streams of YAML or JSON documents, of single objects and of lists. What it cannot decode is an error; what it does not
 // know is noted.
-func read(from io.Reader, notes *notes) (*resources, error) {
+func read(from []io.Reader, notes *notes) (*resources, error) {
 	found := &resources{}
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(from))
 	var errs []error
-	for number := 1; ; number++ {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
+	number := 0
+	for _, stream := range from {
+		data, err := io.ReadAll(stream)
 		if err != nil {
-			return nil, fmt.Errorf("reading document %d: %w", number, err)
+			return nil, fmt.Errorf("reading after document %d: %w", number, err)
 		}
-		object, err := yaml.YAMLToJSONStrict(document)
+		text, err := decoded(data)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("document %d: %w", number, err))
-			continue
+			errs = append(errs, fmt.Errorf("after document %d: %w", number, err))
 		}
-		if !bytes.Equal(object, []byte("null")) {
-			errs = append(errs, found.add(object, fmt.Sprintf("document %d", number), notes))
+		for _, document := range documents(text) {
+			number++
+			object, err := yaml.YAMLToJSONStrict([]byte(document))
+			if err != nil {
+				errs = append(errs, fmt.Errorf("document %d: %w", number, err))
+				continue
+			}
+			if string(object) != "null" {
+				errs = append(errs, found.add(object, fmt.Sprintf("document %d", number), notes))
+			}
 		}
 	}
 	found.sort()
 	return found, errors.Join(errs...)
+}
+
+// decoded returns a stream in UTF-8. PowerShell writes UTF-16 with a byte order mark, and some editors write one before UTF-8.
+func decoded(data []byte) (string, error) {
+	var order binary.ByteOrder
+	switch {
+	case bytes.HasPrefix(data, []byte("\xff\xfe")):
+		order = binary.LittleEndian
+	case bytes.HasPrefix(data, []byte("\xfe\xff")):
+		order = binary.BigEndian
+	default:
+		return strings.TrimPrefix(string(data), "\ufeff"), nil
+	}
+	if len(data)%2 != 0 {
+		return "", errors.New("a file in UTF-16 has an odd number of bytes")
+	}
+	var units []uint16
+	for pair := range slices.Chunk(data[2:], 2) {
+		units = append(units, order.Uint16(pair))
+	}
+	return string(utf16.Decode(units)), nil
+}
+
+// documents splits a stream at the markers of YAML (YAML 1.2.2, 9.1.2): "---" begins a document, whose text may follow in the same line, and
+// "..." ends one. What is blank is none.
+func documents(stream string) []string {
+	var all []string
+	var current strings.Builder
+	next := func() {
+		if strings.TrimSpace(current.String()) != "" {
+			all = append(all, current.String())
+		}
+		current.Reset()
+	}
+	for line := range strings.Lines(stream) {
+		rest, begins := strings.CutPrefix(line, "---")
+		if !begins {
+			var ends bool
+			if rest, ends = strings.CutPrefix(line, "..."); !ends {
+				current.WriteString(line)
+				continue
+			}
+		}
+		if rest != "" && !strings.ContainsAny(rest[:1], " \t\r\n") {
+			current.WriteString(line) // a longer word
+			continue
+		}
+		next()
+		if begins {
+			current.WriteString(strings.TrimLeft(rest, " \t"))
+		}
+	}
+	next()
+	return all
 }
 
 // add adds an object, or those of a list. Where says where it was read.
@@ -205,17 +263,43 @@ func (r *resources) add(object []byte, where string, notes *notes) error {
 		return decode(object, &r.bfd, where, notes)
 	case "metallb.io/v1beta1 Community":
 		return decode(object, &r.communities, where, notes)
+	case "v1 ConfigMap":
+		var data struct {
+			Data map[string]string `json:"data"`
+		}
+		_ = json.Unmarshal(object, &data) // what has no such data is of none of the formats
+		r.skip(&meta.header, where, mapFormat(meta.Metadata.Name, data.Data), notes)
 	case "v1 Secret":
 		r.secrets++
 		notes.add(Action, meta.name(), "", "is not converted, and its content not shown; mount it where a passwordFile of the config is, if one is")
 	default:
-		r.skip(&meta.header, where, notes)
+		r.skip(&meta.header, where, groupFormat(meta.APIVersion), notes)
 	}
 	return nil
 }
 
-// skip notes an object that is not converted.
-func (r *resources) skip(of *header, where string, notes *notes) {
+// mapFormat names the load balancer that a ConfigMap configures, empty for none that is known.
+func mapFormat(name string, data map[string]string) string {
+	if config := data["config"]; strings.Contains(config, "address-pools:") || strings.Contains(config, "peer-asn:") {
+		return "MetalLB before 0.13, whose resources took the place of the ConfigMap"
+	}
+	if name == "kubevip" {
+		return "kube-vip's cloud provider"
+	}
+	return ""
+}
+
+// groupFormat names the load balancer whose resources are of an API group, empty for none that is known.
+func groupFormat(apiVersion string) string {
+	group, _, _ := strings.Cut(apiVersion, "/")
+	return map[string]string{
+		"cilium.io": "Cilium", "network.kubesphere.io": "OpenELB", "purelb.io": "PureLB", "frrk8s.metallb.io": "frr-k8s", "crd.projectcalico.org": "Calico",
+		"projectcalico.org": "Calico",
+	}[group]
+}
+
+// skip notes an object that is not converted. Format names what it is of, empty for unknown.
+func (r *resources) skip(of *header, where, format string, notes *notes) {
 	r.skipped++
 	name := of.name()
 	switch {
@@ -225,6 +309,8 @@ func (r *resources) skip(of *header, where string, notes *notes) {
 		notes.add(Info, name, "", "reports a state and configures nothing")
 	case strings.HasPrefix(of.APIVersion, group) && slices.Contains([]string{"AddressPool", "BGPPeer"}, of.Kind):
 		notes.add(Lost, name, "apiVersion", "%s is not read; get the objects as ipaddresspools.v1beta1.metallb.io or bgppeers.v1beta2.metallb.io", of.APIVersion)
+	case format != "":
+		notes.add(Lost, name, "", "is of %s, and not read", format)
 	default:
 		notes.add(Lost, name, "", "%s %s is not read", of.APIVersion, of.Kind)
 	}
