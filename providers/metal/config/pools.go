@@ -21,6 +21,9 @@ type Pool struct {
 	Addresses []string `json:"addresses"`
 	// AutoAssign says that Services get addresses of the pool without asking for it. Default true.
 	AutoAssign *bool `json:"autoAssign,omitempty"`
+	// Disabled says that no Service gets another address of the pool, not even by asking for it. Services keep those that they have.
+	// Default false.
+	Disabled bool `json:"disabled,omitempty"`
 	// AvoidBuggyIPs leaves out the IPv4 addresses that end in .0 and .255, which some old devices take for a network's own.
 	AvoidBuggyIPs bool `json:"avoidBuggyIPs,omitempty"`
 	// Namespaces are those whose Services may have addresses of the pool. Without Namespaces and NamespaceSelector all may, and with both the namespaces that either one names.
@@ -60,7 +63,7 @@ func (p Pool) Ranges() ([]AddressRange, error) {
 }
 
 // AutoAssigns reports whether Services get addresses of the pool without asking for it.
-func (p Pool) AutoAssigns() bool { return p.AutoAssign == nil || *p.AutoAssign }
+func (p Pool) AutoAssigns() bool { return !p.Disabled && (p.AutoAssign == nil || *p.AutoAssign) }
 
 // unusable are prefixes in which no address can be a load balancer's, and why.
 var unusable = []struct {

@@ -59,7 +59,7 @@ func (c *CloudConfig) warnOfPools(found *warnings) {
 		automatic = automatic || c.Pools[i].AutoAssigns()
 	}
 	if len(c.Pools) > 0 && !automatic {
-		found.add(at, "no pool has autoAssign: a Service gets an address only if it names a pool or an address")
+		found.add(at, "no pool has autoAssign and is not disabled: a Service gets an address only if it names a pool or an address")
 	}
 	if c.L2 == nil {
 		return

@@ -18,7 +18,7 @@ func TestWarnings(t *testing.T) {
 		"not announced":      {pool, []string{"pools: Services get addresses that nobody announces: there is neither bgp nor l2"}},
 		"only by request": {
 			"pools:\n- {name: p, addresses: [192.0.2.0/24], autoAssign: false}\n" + peers,
-			[]string{"pools: no pool has autoAssign: a Service gets an address only if it names a pool or an address"},
+			[]string{"pools: no pool has autoAssign and is not disabled: a Service gets an address only if it names a pool or an address"},
 		},
 		"l2 without pools": {"l2: {}\n", []string{"l2: there are no pools, so that Services get no addresses to answer for"}},
 		"pools of l2": {

@@ -196,6 +196,8 @@ func (s *State) refusesAsked(r Request, addr netip.Addr) *RefusedError {
 		return refuse(OutsidePools, family, "%s is in no pool", addr)
 	case r.Pool != "" && r.Pool != pool.Name:
 		return refuse(OutsidePools, family, "%s is in pool %s, and the Service asks for pool %s", addr, pool.Name, r.Pool)
+	case pool.Disabled:
+		return switchedOff(pool, family)
 	case !pool.allows(r):
 		return forbidden(r, pool, family)
 	}
@@ -211,6 +213,10 @@ func (s *State) refusesAsked(r Request, addr netip.Addr) *RefusedError {
 func forbidden(r Request, pool *compiled, family corev1.IPFamily) *RefusedError {
 	return refuse(Forbidden, family, "pool %s is not for the Service %s by its namespaces or its serviceSelector",
 		pool.Name, r.Service)
+}
+
+func switchedOff(pool *compiled, family corev1.IPFamily) *RefusedError {
+	return refuse(Forbidden, family, "pool %s is disabled, and gives no more addresses", pool.Name)
 }
 
 // assign finds an address for a Service that asks for none: one that Services with its sharing key have, or else the lowest
@@ -242,6 +248,8 @@ func (s *State) candidates(r Request, family corev1.IPFamily) ([]*compiled, *Ref
 		switch {
 		case pool == nil:
 			return nil, refuse(UnknownPool, family, "there is no pool %s", r.Pool)
+		case pool.Disabled:
+			return nil, switchedOff(pool, family)
 		case !pool.allows(r):
 			return nil, forbidden(r, pool, family)
 		case len(pool.ranges[family]) == 0:

@@ -242,6 +242,42 @@ func describe(t *testing.T, granted Grant, err error) string {
 	return said
 }
 
+// A pool that is disabled gives no address, by itself, by asking or by sharing, and takes none back.
+func TestDisabledPool(t *testing.T) {
+	pools := []config.Pool{{Name: "old", Addresses: []string{"192.0.2.0/24"}, Disabled: true}, {Name: "new", Addresses: []string{"198.51.100.0/24"}, Priority: -1}}
+	state := NewState(compiledPools(t, pools))
+	state.Set(holderNamed("a", shares("key", 80)), addrs("192.0.2.7"), nil)
+	request := func(name string, change func(*Request)) Request {
+		r := Request{Holder: holderNamed(name, shares("key", 81)), Families: []corev1.IPFamily{v4}}
+		change(&r)
+		return r
+	}
+	for name, test := range map[string]struct {
+		request Request
+		want    string
+	}{
+		"keeps":            {request("a", func(r *Request) { r.Held = addrs("192.0.2.7") }), "192.0.2.7;"},
+		"keeps by asking":  {request("a", func(r *Request) { r.Held, r.Asked = addrs("192.0.2.7"), addrs("192.0.2.7") }), "192.0.2.7;"},
+		"by itself":        {request("b", func(*Request) {}), "198.51.100.0;"},
+		"asks for one":     {request("b", func(r *Request) { r.Asked = addrs("192.0.2.8") }), "Forbidden: pool old is disabled, and gives no more addresses"},
+		"asks to share":    {request("b", func(r *Request) { r.Asked = addrs("192.0.2.7") }), "Forbidden: pool old is disabled, and gives no more addresses"},
+		"asks for it":      {request("b", func(r *Request) { r.Pool = "old" }), "Forbidden: pool old is disabled, and gives no more addresses"},
+		"leaves it for it": {request("a", func(r *Request) { r.Held, r.Pool = addrs("192.0.2.7"), "new" }), "198.51.100.0;"},
+	} {
+		granted, err := Allocate(state, test.request)
+		got := fmt.Sprint(err)
+		if err == nil {
+			got = granted.Addresses[0].String() + ";"
+			for _, note := range granted.Notes {
+				got += " " + note.Message
+			}
+		}
+		if got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
+	}
+}
+
 // An address that somebody merely shows is nobody else's, and no reason to lose it.
 func TestShownAddresses(t *testing.T) {
 	state := NewState(compiledPools(t, examples()))
