@@ -172,7 +172,7 @@ func (o *options) addOwnFlags(sections *cliflag.NamedFlagSets) {
 	fs.StringVar(&o.serviceAccountPrefix, serviceAccountPrefixFlag, o.serviceAccountPrefix,
 		"Prefix of the names of the ServiceAccounts that controllers act as with --use-service-account-credentials: with ccm-, the node controllers are kube-system/ccm-node-controller. Accounts with a prefix have to exist. Empty: those of the reference, which kube-controller-manager uses too; they are created.")
 	fs.StringVar(&o.electionKubeconfig, electionKubeconfigFlag, o.electionKubeconfig,
-		"File with access to the cluster that holds the Leases of leader election, where that is another one than nodes and Services are in, as with a hosted control plane. Empty: that of --kubeconfig.")
+		"File with access to the cluster that holds the Leases of leader election, where that is another one than nodes and Services are in, as with a hosted control plane. Empty: the cluster of --kubeconfig.")
 	fs.DurationVar(&o.gracefulShutdownTimeout, "graceful-shutdown-timeout", o.gracefulShutdownTimeout,
 		"How long the controllers may take to finish in-flight work after SIGTERM or SIGINT. If they take longer, the process ends without releasing the lease, which then has to expire.")
 }

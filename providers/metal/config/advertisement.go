@@ -35,7 +35,7 @@ type BGPAdvertisement struct {
 	BGPAttributes `json:",inline"`
 	// AggregationLength is the length of the prefix that is announced in the place of each IPv4 address within, 1 to 32. All
 	// addresses of the prefix have to be of one pool. Its next hops are nodes that take traffic of all its addresses that are in
-	// use; if there is none, as may be with externalTrafficPolicy Local, those that take traffic of any, and a router needs the
+	// use; if there is none, as may be with externalTrafficPolicy Local, nodes that take traffic of any, and a router needs the
 	// single addresses, by another advertisement, to choose the right one. Default: 32.
 	AggregationLength int32 `json:"aggregationLength,omitempty"`
 	// AggregationLengthV6 is the same for IPv6, 1 to 128. Default: 128.

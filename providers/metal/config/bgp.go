@@ -127,7 +127,7 @@ type BGPPeer struct {
 	NodeSelectors []metav1.LabelSelector `json:"nodeSelectors,omitempty"`
 	// NextHopSubnets stand in the place of those of the section, for this router.
 	NextHopSubnets []string `json:"nextHopSubnets,omitempty"`
-	// HashesBySource says that the router chooses among next hops by the source address alone, so that a client always reaches the same
+	// HashesBySource says that the router chooses among next hops by the source address alone: a client always reaches the same
 	// node. Then it gets all next hops of a Service with sessionAffinity ClientIP, and else one. Default: false.
 	HashesBySource bool `json:"hashesBySource,omitempty"`
 	// Families are what the session carries. Default: IPv4 and IPv6.

@@ -42,7 +42,7 @@ type Fence struct {
 
 // FenceLease is the Lease that says which machines were turned off, in an annotation. It is made when it is needed.
 type FenceLease struct {
-	// Namespace is that of the Lease. Default: kube-system.
+	// Namespace is where the Lease is. Default: kube-system.
 	Namespace string `json:"namespace,omitempty"`
 	// Name is its name. Managers that share a cluster need a Lease each. Default: mooring-metal-fencing.
 	Name string `json:"name,omitempty"`

@@ -24,7 +24,7 @@ const ProviderIDScheme = "metal"
 // Inventory says which machines there are. A machine exists as long as it is in the inventory: the node of one that was taken out
 // is deleted.
 type Inventory struct {
-	// Machines are those that stand in this file.
+	// Machines are the machines of this file.
 	Machines []Machine `json:"machines,omitempty"`
 	// Paths are files of kind MachineList and folders of such files (*.yaml, *.yml and *.json, not those in folders inside).
 	// A folder without any is an error. Once loaded, their machines are among Machines.
@@ -44,11 +44,11 @@ type MachineList struct {
 
 // MachineDefaults are what machines have that do not say otherwise.
 type MachineDefaults struct {
-	// Region is that of Machine.
+	// Region is as of a Machine.
 	Region string `json:"region,omitempty"`
-	// Zone is that of Machine.
+	// Zone is as of a Machine.
 	Zone string `json:"zone,omitempty"`
-	// MachineType is that of Machine.
+	// MachineType is as of a Machine.
 	MachineType string `json:"machineType,omitempty"`
 	// Labels are added to those of each machine; for a label that both have, the machine's counts.
 	Labels map[string]string `json:"labels,omitempty"`
@@ -86,7 +86,7 @@ type Machine struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	// BMC is the management controller, by which the power state is known. Without one it is always unknown.
 	BMC *BMC `json:"bmc,omitempty"`
-	// Maintenance says that somebody works on the machine: its node group neither turns it on nor off, and power.outOfService.fence does not
+	// Maintenance says that people work on the machine: its node group neither turns it on nor off, and power.outOfService.fence does not
 	// turn it off. Default: false.
 	Maintenance bool `json:"maintenance,omitempty"`
 

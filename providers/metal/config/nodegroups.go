@@ -107,7 +107,7 @@ type NodeGroupOptions struct {
 
 // NodeGroupLease is the Lease that says which machines of groups are asleep, in an annotation. It is made when it is needed.
 type NodeGroupLease struct {
-	// Namespace is that of the Lease. Default: kube-system.
+	// Namespace is where the Lease is. Default: kube-system.
 	Namespace string `json:"namespace,omitempty"`
 	// Name is its name. Managers that share a cluster need a Lease each. Default: mooring-metal-node-groups.
 	Name string `json:"name,omitempty"`

@@ -21,7 +21,7 @@ type Pool struct {
 	Addresses []string `json:"addresses"`
 	// AutoAssign says that Services get addresses of the pool without asking for it. Default true.
 	AutoAssign *bool `json:"autoAssign,omitempty"`
-	// Disabled says that no Service gets another address of the pool, not even by asking for it. Services keep those that they have.
+	// Disabled says that no Service gets another address of the pool, not even by asking for it. Services keep their addresses.
 	// Default false.
 	Disabled bool `json:"disabled,omitempty"`
 	// AvoidBuggyIPs leaves out the IPv4 addresses that end in .0 and .255, which some old devices take for a network's own.

@@ -42,7 +42,7 @@ type OutOfService struct {
 	Enabled bool `json:"enabled,omitempty"`
 	// After is how long a machine has to have been seen to be off, longer than a restart takes. Default: 30s.
 	After metav1.Duration `json:"after,omitzero"`
-	// Fence turns off machines whose nodes are silent, so that the taint can follow.
+	// Fence turns off machines whose nodes are silent: the taint can follow then.
 	Fence Fence `json:"fence,omitzero"`
 }
 
@@ -73,7 +73,7 @@ type BMCDefaults struct {
 	Credentials *Credentials `json:"credentials,omitempty"`
 	// PowerOffCredentials are those of a BMC that names none.
 	PowerOffCredentials *Credentials `json:"powerOffCredentials,omitempty"`
-	// CAFile is that of a Redfish service that names none.
+	// CAFile is the file for a Redfish service that names none.
 	CAFile string `json:"caFile,omitempty"`
 }
 
