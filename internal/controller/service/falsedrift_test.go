@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -163,6 +164,17 @@ func TestRepairsOfAddressesHaveALimit(t *testing.T) {
 		}
 		if recorded := e.recorded(EventDrifted); len(recorded) != maxRepairs+1 {
 			t.Errorf("events %q, want one for each repair and one at the end", recorded)
+		}
+		key := keyOf(serviceWith(named("odd")))
+		if shown := conditionOf(e.service(key)); shown.Status != metav1.ConditionFalse || shown.Reason != ReasonDrifted {
+			t.Errorf("the condition is %s %s, want False Drifted", shown.Status, shown.Reason)
+		}
+		plugin.mu.Lock()
+		plugin.changing, plugin.shown = false, statusOf(at("192.0.2.1"))
+		plugin.mu.Unlock()
+		time.Sleep(time.Hour)
+		if shown := conditionOf(e.service(key)); shown.Status != metav1.ConditionTrue {
+			t.Errorf("the condition is %s %s although nothing differs any longer", shown.Status, shown.Reason)
 		}
 	})
 }
