@@ -516,8 +516,15 @@ func idle(j *judge) {
 	for _, one := range open {
 		written[one.Object] = true // rule 13 says so
 	}
+	// What the cloud says of a node that was renamed is seen by the next status pass, whenever that is.
+	seen := map[string]time.Duration{}
+	for _, event := range j.draw.Events {
+		if event.Kind == draw.Renamed {
+			seen[event.Object] = event.At + event.For + j.draw.Plugin.Lag + status + j.longest
+		}
+	}
 	for _, write := range j.mooring.Writes {
-		if settled(write) && !written[write.Object] && write.Verb != "delete" { // rule 3 judges deletions
+		if settled(write) && !written[write.Object] && write.At > seen[write.Object] && write.Verb != "delete" { // rule 3 judges deletions
 			written[write.Object] = true
 			j.add("6-idle", write.Object, write.At, "%s of %s by %s, %s after the disturbances", write.Verb, write.Resource, write.Client, write.At-draw.Disturbed)
 		}
