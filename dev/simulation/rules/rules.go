@@ -183,6 +183,9 @@ func immediate(j *judge) {
 		if made := j.reference.Created[fault.Object]; fault.Rule == "5-address" && made > 1 && made >= j.mooring.Created[fault.Object] {
 			continue
 		}
+		if fault.Rule == "5-address" && j.seldom(fault.Object) {
+			continue
+		}
 		j.add(fault.Rule, fault.Object, fault.At, "%s", fault.Text)
 	}
 }
@@ -402,10 +405,24 @@ func balancers(j *judge) {
 				asked++
 			}
 		}
-		if made, reference := j.mooring.Created[service.Name], j.reference.Created[service.Name]; made > max(asked, reference) {
+		if made, reference := j.mooring.Created[service.Name], j.reference.Created[service.Name]; made > max(asked, reference) && !j.seldom(service.Name) {
 			j.add("5-second", service.Name, j.lastCall("EnsureLoadBalancer", service.Name), "%d load balancers were made, and by the reference %d", made, reference)
 		}
 	}
+}
+
+// seldom reports whether the cloud denies load balancers now and then, and a Service was ensured no oftener than by the reference: which of these calls
+// meets a denial, and makes a second load balancer, is chance.
+func (j *judge) seldom(service string) bool {
+	ensures := func(record double.Record) (count int) {
+		for _, call := range record.Calls {
+			if call.Method == "EnsureLoadBalancer" && call.Object == service {
+				count++
+			}
+		}
+		return count
+	}
+	return j.draw.Plugin.Has(draw.BalancerNotFound) && ensures(j.mooring) <= ensures(j.reference)
 }
 
 // lastCall returns when the last call about an object began.
