@@ -174,38 +174,23 @@ func sumTable(measured figures.Report) string {
 	return table(rows...)
 }
 
-// detailTable has a row for each scenario and variant.
+// detailTable has a row for each scenario and a column for each variant: calls of the cloud, writes to the API server, processor time.
 func detailTable(measured figures.Report) string {
-	rows := [][]string{{"scenario", "variant", "time", "cloud calls", "refused, failed", "writes", "reads", "CPU", "peak"}}
+	head := []string{"scenario"}
+	for _, variant := range measured.VariantNames() {
+		head = append(head, titleOf(measured, variant))
+	}
+	rows := [][]string{head}
 	for _, scenario := range measured.Scenarios() {
-		cell := "`" + scenario + "`"
+		row := []string{"`" + scenario + "`"}
 		for _, variant := range measured.VariantNames() {
-			result, found := measured.Find(scenario, variant)
-			if !found {
-				continue
+			cell := "–"
+			if result, found := measured.Find(scenario, variant); found {
+				cell = fmt.Sprintf("%s; %s; %s", grouped(result.Received()), grouped(int64(result.Written())), seconds(result.CPUSeconds))
 			}
-			took := withRounds(result)
-			if result.LeaseSeconds > 0 {
-				took += fmt.Sprintf(" (lease %s)", seconds(result.LeaseSeconds))
-			}
-			if len(result.InitializedRounds) > 0 {
-				took += fmt.Sprintf(" (initialized %s)", seconds(figures.Median(result.InitializedRounds)))
-			}
-			rows = append(rows, []string{
-				cell, titleOf(measured, variant), took, grouped(result.Received()),
-				fmt.Sprintf("%s, %s", grouped(result.Refused()), grouped(result.Failed())),
-				grouped(int64(result.Written())), readsText(result), seconds(result.CPUSeconds), fmt.Sprintf("%d MiB", result.PeakBytes>>20),
-			})
-			cell = ""
+			row = append(row, cell)
 		}
+		rows = append(rows, row)
 	}
 	return table(rows...)
-}
-
-// readsText is how often the API server was asked for something; empty where the figures do not have it.
-func readsText(result figures.Result) string {
-	if len(result.Reads) == 0 {
-		return ""
-	}
-	return grouped(int64(result.Asked() - result.Written() - result.LeaseWrites))
 }

@@ -20,7 +20,6 @@ var readmeRows = []struct{ scenario, title string }{
 	{"quota-600", "600 nodes join under a quota of 20 calls a second"},
 	{figures.NotReady, "1,000 nodes fall silent, half of them gone"},
 	{figures.NotReadyAtOnce, "the same, without a time between the two denials"},
-	{figures.NotReadyOne, "the same, one question at a time"},
 	{"services-200", "200 Services get an address"},
 	{"leader-sigterm", "the leader gets SIGTERM, and a node joins"},
 	{"leader-sigkill", "the leader's container is killed, and a node joins"},
