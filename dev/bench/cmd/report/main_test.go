@@ -71,7 +71,7 @@ func TestReportThroughTwoReleases(t *testing.T) {
 	if svg := content(t, docs, "benchmarks", "history.svg"); !strings.Contains(svg, ">v0.10.0<") || strings.Contains(svg, ">next<") {
 		t.Error("the chart does not show the second release")
 	}
-	if page := content(t, docs, "benchmarks.md"); strings.Count(page, "## By release") != 1 || !strings.Contains(page, "## How to repeat it") {
+	if page := content(t, docs, "benchmarks.md"); strings.Count(page, "## By release") != 1 || !strings.Contains(page, "## Cost") {
 		t.Errorf("the page lacks a part:\n%s", page)
 	}
 }
