@@ -130,7 +130,7 @@ func (t target) claims(d destination) bool { return slices.Contains(t.destinatio
 type desired struct {
 	// clusterCIDRs are the ranges in which routes are removed when nobody wants them.
 	clusterCIDRs []netip.Prefix
-	// unsupported are the families of which the provider makes no routes.
+	// unsupported are the families of which the provider says that it makes no routes. They are tried all the same.
 	unsupported []family
 	// targets has an entry for every node of the cluster.
 	targets map[types.NodeName]target
@@ -143,14 +143,16 @@ type desired struct {
 	claims []prefixes.Claim
 }
 
-// leavesOut reports whether routes to a destination are no concern of ours, because of its family: --cluster-cidr has no range of that, or the
-// provider makes no such routes. None is made or removed, and no condition asks for one.
+// leavesOut reports whether --cluster-cidr has no range of the family of a destination. No route to it is made or removed, and no condition asks for
+// one.
 func (d desired) leavesOut(to destination) bool {
-	if !to.prefix.IsValid() {
-		return false
-	}
 	same := func(outer netip.Prefix) bool { return familyOf(outer) == familyOf(to.prefix) }
-	return slices.Contains(d.unsupported, familyOf(to.prefix)) || len(d.clusterCIDRs) > 0 && !slices.ContainsFunc(d.clusterCIDRs, same)
+	return to.prefix.IsValid() && len(d.clusterCIDRs) > 0 && !slices.ContainsFunc(d.clusterCIDRs, same)
+}
+
+// excuses reports whether no condition asks for a route to a destination.
+func (d desired) excuses(to destination) bool {
+	return d.leavesOut(to) || to.prefix.IsValid() && slices.Contains(d.unsupported, familyOf(to.prefix))
 }
 
 // desire turns all nodes of the cluster into what has to be true of the routes.

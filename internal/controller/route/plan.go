@@ -334,7 +334,7 @@ func (p *planner) replacement() kind {
 // once for each of its tables, or in two spellings, and a deletion that goes by the destination would delete all of them.
 func (p *planner) stale(route *cloudprovider.Route) (why string, stale bool) {
 	d := destinationOf(route.DestinationCIDR)
-	if p.old[route] || !d.within(p.clusterCIDRs) || p.leavesOut(d) || p.spared(route) {
+	if p.old[route] || !d.within(p.clusterCIDRs) || p.spared(route) {
 		return "", false
 	}
 	target, known := p.targets[route.TargetNode]

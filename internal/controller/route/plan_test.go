@@ -465,7 +465,6 @@ func TestFamiliesThatAreLeftOut(t *testing.T) {
 	both := []netip.Prefix{netip.MustParsePrefix("10.120.0.0/16"), netip.MustParsePrefix("fd00:120::/32")}
 	for name, wanted := range map[string]desired{
 		"without a range":          desire(nodes, both[:1]),
-		"without the plugin":       desire(nodes, both, ipv6),
 		"without one or the other": desire(nodes, both[:1], ipv6),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -478,6 +477,16 @@ func TestFamiliesThatAreLeftOut(t *testing.T) {
 				t.Errorf("%d routes are missing, nodes %v; want the node to have its routes", missing, routed)
 			}
 		})
+	}
+	// What the plugin does not implement is tried again, and no node is told that it lacks it.
+	tried := desire(nodes, both, ipv6)
+	planned := makePlan(tried, nil, abilities{})
+	lacking := map[key]bool{}
+	for _, w := range tried.wants {
+		lacking[w.key()] = w.destination.prefix.Addr().Is6()
+	}
+	if routed, _ := routedNodesOf(nodes, tried, planned, lacking, func(key) bool { return true }); len(planned.makes) != 2 || len(routed) != 1 || !routed[0].routed {
+		t.Errorf("%d routes are made, and the nodes are %v; want both tried, and the node with its routes", len(planned.makes), routed)
 	}
 	onlyIPv6 := []member{node("b", "fd00:120::/64")}
 	wanted := desire(onlyIPv6, both[:1])

@@ -84,10 +84,11 @@ func (r *reconciler) carryOut(ctx context.Context, c comparison) (outcomes []out
 	outcomes = r.applier.apply(ctx, c.admitted, progress.ended)
 	written := progress.done()
 	now := time.Now()
-	if without := r.state.unsupportedFamilies(); len(without) > len(c.wanted.unsupported) {
+	without := r.state.unsupportedFamilies()
+	if len(without) > len(c.wanted.unsupported) {
 		log.FromContext(ctx).Info("The cloud provider makes no routes of a family: nodes are served without them", "family", fmt.Sprint(without))
-		c.wanted.unsupported = without
 	}
+	c.wanted.unsupported = without
 	routedNodes, missing := routedNodesOf(c.members, c.wanted, c.planned, unmet(c.planned, c.admitted, outcomes),
 		func(lacking key) bool { return r.state.deniable(lacking, now) })
 	r.metrics.missing.Set(float64(missing))
@@ -170,7 +171,7 @@ func routedNodesOf(members []member, wanted desired, planned plan, unmet map[key
 	}
 	for _, member := range members {
 		name := types.NodeName(member.node.Name)
-		destinations := slices.DeleteFunc(slices.Clone(wanted.targets[name].destinations), wanted.leavesOut)
+		destinations := slices.DeleteFunc(slices.Clone(wanted.targets[name].destinations), wanted.excuses)
 		if !member.membership.takesPart() || len(destinations) == 0 && !withoutPodCIDRs[name] {
 			continue
 		}

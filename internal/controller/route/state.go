@@ -44,7 +44,7 @@ type state struct {
 	// list lacks one: lists lag, and by how much is not known yet.
 	lag              time.Duration
 	learned, pending bool
-	// unsupported are the families of which the provider said that it makes no routes.
+	// unsupported are the families of which the provider last said that it makes no routes.
 	unsupported []family
 }
 
@@ -309,6 +309,7 @@ func (s *state) end(a action, err error, now time.Time) (late bool) {
 	defer s.mu.Unlock()
 	known := s.attempts[a.operation()]
 	known.underWay = false
+	s.support(a, err)
 	if err == nil {
 		known.done, known.failures, known.notBefore, known.together = now, 0, time.Time{}, 0
 		known.accepted++
@@ -316,11 +317,6 @@ func (s *state) end(a action, err error, now time.Time) (late bool) {
 			s.shown[a.want.key()] = shownRoute{made: now}
 		}
 		return known.abandoned
-	}
-	if a.want != nil && errors.Is(err, cloudprovider.NotImplemented) {
-		if without := familyOf(a.destination().prefix); a.destination().prefix.IsValid() && !slices.Contains(s.unsupported, without) {
-			s.unsupported = append(s.unsupported, without)
-		}
 	}
 	known.done, known.notBefore = time.Time{}, now.Add(s.retries(known.failures, err).After(known.failures, err))
 	known.failures++
@@ -333,6 +329,18 @@ func (s *state) end(a action, err error, now time.Time) (late bool) {
 		known.together++
 	}
 	return known.abandoned
+}
+
+// support takes in whether the provider makes routes of a family: its last answer counts. The lock is held.
+func (s *state) support(a action, err error) {
+	to := a.destination().prefix
+	if a.want == nil || !to.IsValid() {
+		return
+	}
+	s.unsupported = slices.DeleteFunc(s.unsupported, func(one family) bool { return one == familyOf(to) })
+	if errors.Is(err, cloudprovider.NotImplemented) {
+		s.unsupported = append(s.unsupported, familyOf(to))
+	}
 }
 
 // unsupportedFamilies returns the families of which the provider makes no routes.
