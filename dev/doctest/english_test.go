@@ -16,7 +16,7 @@ const (
 	mostTurns         = 0
 	mostLongSentences = 3
 	// mostTurnsInComments counts the comments of all Go files.
-	mostTurnsInComments = 1444
+	mostTurnsInComments = 1443
 )
 
 // longestSentence is how many words a sentence may have.

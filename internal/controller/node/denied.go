@@ -16,10 +16,12 @@ import (
 const denialLasts = time.Minute
 
 // denials are the nodes whose kubelets report while the cloud denies their instances: a machine was made again under the name of the node, or the
-// cloud is wrong. Such a node is not deleted, so that only an event and a metric show it.
+// cloud is wrong. Mooring does not delete such a node: an event and a metric show it.
 type denials struct {
 	mu    sync.Mutex
 	known map[string]denial
+	// lasting is for how many of them the denial lasts.
+	lasting int
 }
 
 type denial struct {
@@ -35,36 +37,37 @@ func (d *denials) note(node *corev1.Node, denied bool, now time.Time) (lasts boo
 	known, found := d.known[node.Name]
 	switch {
 	case !denied:
-		delete(d.known, node.Name)
+		d.drop(node.Name)
 	case !found || known.uid != node.UID:
+		d.drop(node.Name)
 		if d.known == nil {
 			d.known = map[string]denial{}
 		}
 		d.known[node.Name] = denial{uid: node.UID, since: now}
-	default:
-		lasts = now.Sub(known.since) >= denialLasts
-		known.lasts = lasts
+	case known.lasts:
+		lasts = true
+	case now.Sub(known.since) >= denialLasts:
+		known.lasts, lasts = true, true
 		d.known[node.Name] = known
+		d.lasting++
 	}
-	return lasts, d.lasting()
+	return lasts, d.lasting
 }
 
 // forget drops a node. It returns for how many others a denial lasts.
 func (d *denials) forget(name string) (nodes int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.known, name)
-	return d.lasting()
+	d.drop(name)
+	return d.lasting
 }
 
-// lasting counts the nodes for which a denial lasts. The lock is held.
-func (d *denials) lasting() (nodes int) {
-	for _, known := range d.known {
-		if known.lasts {
-			nodes++
-		}
+// drop takes a node out. The lock is held.
+func (d *denials) drop(name string) {
+	if d.known[name].lasts {
+		d.lasting--
 	}
-	return nodes
+	delete(d.known, name)
 }
 
 // noteDenial tells a node whose kubelet reports that the cloud denies its instance, once that lasts.
