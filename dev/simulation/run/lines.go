@@ -20,7 +20,7 @@ type line struct {
 }
 
 // withEvents returns the calls and writes of a manager about each object, those of Events included. client-go writes an Event again after a random time
-// if that fails, so that no digest has them.
+// if that fails, which no digest may depend on.
 func withEvents(record double.Record) map[string][]line { return lines(record, record.Events) }
 
 // lines returns the calls and writes of a manager about each object, and some writes of Events, in the order of time.
