@@ -14,6 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/rest"
 	cloudprovider "k8s.io/cloud-provider"
 	ccmconfig "k8s.io/cloud-provider/config"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -43,6 +44,9 @@ type ProviderEnvironment struct {
 	// Clients builds clients for the API server, as Initialize gets it. A client is usable at once, but a replica that does not lead
 	// must not write.
 	Clients cloudprovider.ControllerClientBuilder
+	// API reaches the API server as the manager itself, for a provider that reads resources for which Clients have no types. What it writes by
+	// it is refused while this replica must not act as the leader. It is the provider's own copy.
+	API *rest.Config
 	// Informers are those that a cloudprovider.InformerUser gets, and that Environment.Informers are. What is asked of them now is
 	// watched from the end of Initialize on; until then their listers are empty.
 	Informers informers.SharedInformerFactory
@@ -158,6 +162,7 @@ func (c *config) providerEnvironment(ctx context.Context, identity identities, f
 		ClusterCIDRs: ranges,
 		Settings:     c.component,
 		Clients:      identity.builder,
+		API:          rest.CopyConfig(identity.kubeconfig),
 		Informers:    factory,
 		Registerer:   registerer,
 		DryRun:       c.dryRun != nil,

@@ -73,11 +73,7 @@ func TestARefusedReplicaEndsWhenItsKubeconfigChanges(t *testing.T) {
 			t.Fatal("it ended although a restart would not help")
 		}
 		write("new")
-		select {
-		case <-ended:
-		case <-time.After(time.Hour):
-			t.Fatal("it still runs an hour after the kubeconfig got other credentials")
-		}
+		<-ended
 		if err := context.Cause(a.fence.leading); !errors.Is(err, errCredentialsChanged) {
 			t.Errorf("it ended with %v", err)
 		}

@@ -26,6 +26,11 @@ var ReferenceIdentitiesRBAC []byte
 //go:embed manifests/rbac-metal.yaml
 var MetalRBAC []byte
 
+// MetalLBRBAC is what --metal-config-source=metallb needs besides: a Role in the namespace of MetalLB's resources.
+//
+//go:embed manifests/rbac-metallb.yaml
+var MetalLBRBAC []byte
+
 // LoadBalancersOnlyRBAC is what takes the place of MetalRBAC with --controllers=service-lb-controller: nodes are only read.
 //
 //go:embed manifests/rbac-load-balancers-only.yaml

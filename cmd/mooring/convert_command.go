@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mooring-ccm/mooring/cmd/mooring/internal/convert"
+	"github.com/mooring-ccm/mooring/providers/metal/convert"
 	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/internal/words"
 )

@@ -29,6 +29,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/dev/program"
 	"github.com/mooring-ccm/mooring/extensions"
+	"github.com/mooring-ccm/mooring/extensions/metallb"
 	"github.com/mooring-ccm/mooring/extensions/servingcertificate"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	_ "github.com/mooring-ccm/mooring/providers/sim" // Registers the provider "sim".
@@ -215,7 +216,7 @@ func startManager(t *testing.T, cloud *simtest.Cloud) {
 		"--node-monitor-period=500ms", "--node-status-update-frequency=1s", "--route-reconciliation-period=1s", "--load-balancer-drift-check-period=1s",
 		"--load-balancer-target-delay=1s", "--graceful-shutdown-timeout=10s",
 	}}
-	command := ccm.NewCommand(extensions.All()...)
+	command := ccm.NewCommand(append(extensions.All(), metallb.All()...)...)
 	command.SetArgs(manager.Args())
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)

@@ -16,16 +16,17 @@ import (
 
 // eventSenders are the folders and files whose code tells objects something, by the section of the page that says what to do about it.
 var eventSenders = map[string][]string{
-	"Node controller":           {"internal/controller/node"},
-	"Node lifecycle controller": {"internal/controller/nodelifecycle"},
-	"Route controller":          {"internal/controller/route"},
-	"Service controller":        {"internal/controller/service"},
-	"Serving certificates":      {"extensions/servingcertificate"},
-	"Node groups":               {"extensions/nodegroups"},
-	"Cloud config":              {"internal/names/cloudconfig.go"},
-	"Bare metal: addresses":     {"providers/metal/ipam", "providers/metal/ipam/pool"},
-	"Bare metal: announcement":  {"providers/metal/announce"},
-	"Bare metal: machines":      {"providers/metal/outofservice", "providers/metal/fencing", "providers/metal/nodegroup"},
+	"Node controller":                 {"internal/controller/node"},
+	"Node lifecycle controller":       {"internal/controller/nodelifecycle"},
+	"Route controller":                {"internal/controller/route"},
+	"Service controller":              {"internal/controller/service"},
+	"Serving certificates":            {"extensions/servingcertificate"},
+	"Node groups":                     {"extensions/nodegroups"},
+	"Cloud config":                    {"internal/names/cloudconfig.go"},
+	"Bare metal: addresses":           {"providers/metal/ipam", "providers/metal/ipam/pool"},
+	"Bare metal: MetalLB's resources": {"providers/metal/metallb"},
+	"Bare metal: announcement":        {"providers/metal/announce"},
+	"Bare metal: machines":            {"providers/metal/outofservice", "providers/metal/fencing", "providers/metal/nodegroup"},
 }
 
 // TestEveryReasonIsExplained holds the reasons and conditions in the source against the pages that say what to do about each.

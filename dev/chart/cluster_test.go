@@ -172,6 +172,7 @@ func mount(t *testing.T, client kubernetes.Interface, deployment *appsv1.Deploym
 // TestShippedManifestsApply puts the plain manifests on a real API server, as kubectl apply does.
 func TestShippedManifestsApply(t *testing.T) {
 	cluster := localclustertest.Start(t)
+	must.NoError(t, cluster.Apply(t.Context(), []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: metallb-system}\n"))) // MetalLB's own
 	for _, manifest := range render.Manifests {
 		text, err := os.ReadFile(filepath.Join(root, "deploy", manifest.File))
 		must.NoError(t, err)

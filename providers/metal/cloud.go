@@ -3,6 +3,7 @@ package metal
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/ipam"
 	"github.com/mooring-ccm/mooring/providers/metal/ipam/pool"
 	"github.com/mooring-ccm/mooring/providers/metal/layer2"
+	"github.com/mooring-ccm/mooring/providers/metal/metallb"
 	"github.com/mooring-ccm/mooring/providers/metal/power"
 )
 
@@ -44,6 +46,8 @@ func init() {
 // Cloud is the provider.
 type Cloud struct {
 	source *config.Source
+	// resources are MetalLB's, which the config is made of; nil where it is a file or an object.
+	resources *metallb.Source
 	// began is the config that the process began with: it says which parts there are.
 	began        *config.CloudConfig
 	poller       *power.Poller
@@ -96,6 +100,27 @@ func New(source *config.Source) (*Cloud, error) {
 	c.pools.Store(pools)
 	c.groups = &nodeGroups{current: source.Current}
 	c.instances.sleeps = c.groups.sleeps
+	return c, nil
+}
+
+// NewFromMetalLB returns the provider for a config that is made of MetalLB's resources. It waits for them.
+func NewFromMetalLB(ctx context.Context, options metallb.Options) (*Cloud, error) {
+	resources, err := metallb.Open(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	source, err := config.Open(resources)
+	if err != nil {
+		return nil, err
+	}
+	c, err := New(source)
+	if err != nil {
+		return nil, err
+	}
+	c.resources = resources
+	if err := c.registry.Register(resources); err != nil {
+		return nil, fmt.Errorf("registering the metrics of MetalLB's resources: %w", err)
+	}
 	return c, nil
 }
 

@@ -68,6 +68,7 @@ func (c *Cloud) lead(ctx context.Context, clients cloudprovider.ControllerClient
 		return err
 	}
 	c.leadConditions(l)
+	c.leadResources(l)
 	l.informers.Start(ctx.Done())
 	c.leading.Do(func() {
 		c.leadership = ctx
@@ -171,6 +172,20 @@ func (c *Cloud) leadConditions(l *leader) {
 	l.run("conditions of services", func(ctx context.Context) error {
 		defer cancel()
 		writer.Run(ctx)
+		return nil
+	})
+}
+
+// leadResources tells of MetalLB's resources what became of them. Under --dry-run, where nothing watches them, nothing is told.
+func (c *Cloud) leadResources(l *leader) {
+	c.mu.Lock()
+	watched := c.client != nil
+	c.mu.Unlock()
+	if c.resources == nil || !watched {
+		return
+	}
+	l.run("resources of MetalLB", func(ctx context.Context) error {
+		c.resources.Report(ctx, l.recorder, c.loadBalancer.usage)
 		return nil
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/ipam"
+	"github.com/mooring-ccm/mooring/providers/metal/ipam/pool"
 )
 
 // errNotLeading says that a replica that does not lead was asked for addresses.
@@ -108,4 +109,12 @@ func (l *loadBalancer) setPools(pools []config.Pool) error {
 		return current.SetPools(pools)
 	}
 	return nil
+}
+
+// usage returns how much of the pools is assigned; false where that is not known yet.
+func (l *loadBalancer) usage() ([]pool.Usage, bool) {
+	if current := l.current.Load(); current != nil {
+		return current.Usage()
+	}
+	return nil, false
 }

@@ -38,10 +38,9 @@ const joins = "Each node costs two writes to the API server. Until all nodes hav
 // unexplained is the reason of a target that has none.
 const unexplained = "Not explained yet."
 
-// targetsText says how many targets were reached, and of each of the others by how much not. Targets with one reason share an item.
+// targetsText says how many targets were reached, and of each of the others by how much not, and why.
 func targetsText(checks []figures.Check) string {
-	var reasonsInOrder []string
-	missed := map[string][]string{}
+	var missed strings.Builder
 	reached := 0
 	for _, check := range checks {
 		if check.Met() {
@@ -52,19 +51,11 @@ func targetsText(checks []figures.Check) string {
 		if !known {
 			why = unexplained
 		}
-		if missed[why] == nil {
-			reasonsInOrder = append(reasonsInOrder, why)
-		}
-		missed[why] = append(missed[why], fmt.Sprintf("**%s** (%s): wanted ≤ %s, reached %s.",
-			check.Says, who(check.Variant), amount(check.Want, check.Unit), reachedText(check)))
+		fmt.Fprintf(&missed, "- **%s** (%s): wanted ≤ %s, reached %s. %s\n", check.Says, who(check.Variant), amount(check.Want, check.Unit), reachedText(check), why)
 	}
 	text := fmt.Sprintf("Mooring reaches %d of %d [targets](../dev/docs/benchmarks.md#targets).", reached, len(checks))
-	if len(missed) == 0 {
+	if missed.Len() == 0 {
 		return text + "\n"
 	}
-	text += " It misses:\n\n"
-	for _, why := range reasonsInOrder {
-		text += "- " + strings.Join(missed[why], "\n  ") + "\n  " + why + "\n"
-	}
-	return text
+	return text + " It misses:\n\n" + missed.String()
 }

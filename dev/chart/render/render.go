@@ -80,6 +80,12 @@ var Manifests = []Manifest{
 		Templates: []string{"serviceaccount.yaml", "rbac.yaml"},
 	},
 	{
+		File:      "manifests/rbac-metallb.yaml",
+		Head:      "What --metal-config-source=metallb needs besides deploy/manifests/rbac-metal.yaml.",
+		Values:    "provider: {name: metal, metal: {configSource: metallb}}",
+		Templates: []string{"rbac-metallb.yaml"},
+	},
+	{
 		File: "manifests/rbac-load-balancers-only.yaml",
 		Head: "What the cloud-controller-manager may do with the provider metal and --controllers=service-lb-controller, in place of\n" +
 			"deploy/rbac.yaml.",

@@ -23,6 +23,7 @@ var rooms = []room{
 	{"internal/version", "The program itself"},
 	{"providers/openstack/quotas", "OpenStack: quotas"},
 	{"providers/metal/config", "Bare metal: cloud config and inventory"},
+	{"providers/metal/metallb", "Bare metal: MetalLB's resources"},
 	{"providers/metal/ipam", "Bare metal: addresses"},
 	{"providers/metal/announce", "Bare metal: announcement"},
 	{"providers/metal/health", "Bare metal: probes"},
@@ -56,13 +57,13 @@ func render(groups []group) []byte {
 	var page bytes.Buffer
 	page.WriteString(introduction)
 	for _, section := range groups {
-		fmt.Fprintf(&page, "\n## %s\n\n", section.title)
+		fmt.Fprintf(&page, "\n## %s\n\n| metric | kind | labels | meaning |\n|---|---|---|---|\n", section.title)
 		for _, m := range section.metrics {
-			about := m.kind
-			if len(m.labels) > 0 {
-				about += " by `" + strings.Join(m.labels, "`, `") + "`"
+			labels := make([]string, len(m.labels))
+			for i, label := range m.labels {
+				labels[i] = "`" + label + "`"
 			}
-			fmt.Fprintf(&page, "- `%s` (%s): %s\n", m.name, about, m.help)
+			fmt.Fprintf(&page, "| `%s` | %s | %s | %s |\n", m.name, m.kind, strings.Join(labels, ", "), m.help)
 		}
 	}
 	return page.Bytes()

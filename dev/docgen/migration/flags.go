@@ -9,9 +9,13 @@ import (
 	"github.com/mooring-ccm/mooring/internal/flagannotation"
 )
 
+// flagRow is a flag of the reference that behaves differently here.
+type flagRow struct{ name, difference string }
+
 // flagTable is what becomes of the flags of the reference.
 type flagTable struct {
-	differs []string
+	same    []string
+	differs []flagRow
 	added   []string
 }
 
@@ -24,9 +28,18 @@ func compareFlags(reference, ours *pflag.FlagSet) (table flagTable, err error) {
 			err = fmt.Errorf("there is no --%s, which the reference has", theirs.Name)
 			return
 		}
-		if annotation(flag, flagannotation.Reason)+annotation(flag, flagannotation.Note) != "" {
-			table.differs = append(table.differs, flag.Name)
+		var differences []string
+		if reason := annotation(flag, flagannotation.Reason); reason != "" {
+			differences = append(differences, fmt.Sprintf("default `%s`, not `%s`. %s", flag.DefValue, theirs.DefValue, reason))
 		}
+		if note := annotation(flag, flagannotation.Note); note != "" {
+			differences = append(differences, note)
+		}
+		if len(differences) == 0 {
+			table.same = append(table.same, flag.Name)
+			return
+		}
+		table.differs = append(table.differs, flagRow{flag.Name, strings.Join(differences, ". ")})
 	})
 	ours.VisitAll(func(flag *pflag.Flag) {
 		if reference.Lookup(flag.Name) == nil {

@@ -45,7 +45,10 @@ type family struct {
 }
 
 // row is a metric of the reference.
-type row struct{ name, meaning string }
+type row struct {
+	name, meaning string
+	kept          bool
+}
 
 // compareMetrics says of each metric of the reference what becomes of it.
 func compareMetrics(reference []family, ours map[string][]string) ([]row, error) {
@@ -64,7 +67,7 @@ func compareMetrics(reference []family, ours map[string][]string) ([]row, error)
 		if kept && !slices.Equal(labels, metric.labels) {
 			return nil, fmt.Errorf("%s has the labels %q, and in the reference %q", name, labels, metric.labels)
 		}
-		rows = append(rows, row{name, meaning})
+		rows = append(rows, row{name, meaning, kept})
 		delete(words, name)
 	}
 	for name := range words {

@@ -110,6 +110,8 @@ type fixture struct {
 	// quick says that nodes are probed as by default. Before, it takes longer until one counts as dead: on a busy machine one that
 	// works answers late, and that is not what the stages are about in which nothing may change.
 	quick bool
+	// beside is the cloud config beside resources of MetalLB. Empty: the cloud config has all.
+	beside string
 }
 
 // enter runs the calling test in a sandbox, and returns the fixture inside, nil outside.
@@ -240,12 +242,17 @@ func (l *fixture) startReplica(t *testing.T, i int) *replica {
 	} else {
 		r.host = l.segment.NewHost(t, fmt.Sprintf("ccm%d", i), replicaAddr(i), netip.MustParsePrefix(fmt.Sprintf("fd00:78::%d/64", 11+i)))
 	}
+	config, source := l.config(), ""
+	if l.beside != "" {
+		config, source = l.beside, "metallb"
+	}
 	r.Program = worker.StartManager(l.lifetime, harness.Manager{
 		Name: fmt.Sprintf("ccm%d-%d", i, time.Now().UnixMilli()), Dir: l.dir, Path: os.Getenv(managerVariable), Inside: r.host.Args(), Port: 10258,
-		Kubeconfig: l.kubeconfig(t), CloudConfig: l.config(), Flags: []string{
+		Kubeconfig: l.kubeconfig(t), CloudConfig: config, Flags: []string{
 			"--cloud-provider=metal", "--allocate-node-cidrs", "--cluster-cidr=" + clusterCIDR,
 			"--node-monitor-period=1s", "--node-deletion-min-age=0s", "--node-deletion-min-denial-time=0s", "--leader-elect-lease-duration=5s",
 			"--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s", "--controllers=*,kubelet-serving-certificate", "--v=2",
+			"--metal-config-source=" + source,
 		},
 	})
 	if i < len(l.replicas) {

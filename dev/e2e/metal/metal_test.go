@@ -43,6 +43,7 @@ func scenario(t *testing.T, kind router.Kind, proxyMode string) {
 		{"a Service with policy Local sees its clients", s.local},
 		{"the replica that leads is killed", s.leaderKilled},
 		{"both replicas are replaced", s.upgraded},
+		{"resources of MetalLB take the place of the cloud config, and it theirs", s.resourcesTakeTurns},
 		{"another leader approves, and forged requests still wait", s.certifiedAnew},
 		{"the policy of a Service is edited", s.edited},
 		{"the only endpoint of a Service moves", s.moved},

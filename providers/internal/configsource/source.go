@@ -71,7 +71,11 @@ func Open[C any](format Format[C], from io.Reader) (*Source[C], error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the cloud config: %w", err)
 	}
-	source, err := open(format, origin{data: data, dir: "."})
+	placed := origin{data: data, dir: "."}
+	if of, ok := from.(interface{ Dir() string }); ok { // it was made of a file, beside something else
+		placed.dir = of.Dir()
+	}
+	source, err := open(format, placed)
 	if object, ok := from.(provider.ConfigObject); ok && err == nil {
 		source.object, source.origin.name = object, object.String()
 	}

@@ -6,13 +6,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateChange returns why a config that is right by itself must not follow another one in a running process: what would cost
+// ValidateChange returns why a config that is right by itself must not follow another one in a running process: what would cost
 // nodes by mistake.
 //
 // The inventory does not vanish. And a machine whose provider ID was made of its name does not get another one by the mere
 // mention of its system UUID: its node has the old one, would belong to no machine, and be deleted. A machine that got a new
 // mainboard, on the other hand, is a new one. Nor does a BGP speaker become another one.
-func validateChange(before, after *CloudConfig) field.ErrorList {
+func ValidateChange(before, after *CloudConfig) field.ErrorList {
 	var errs field.ErrorList
 	if before.Inventory.Enabled() && !after.Inventory.Enabled() {
 		errs = append(errs, field.Required(field.NewPath("inventory"),

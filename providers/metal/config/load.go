@@ -17,7 +17,7 @@ import (
 type Source = configsource.Source[CloudConfig]
 
 // format is how it is read, and what of a change a running process takes.
-var format = configsource.Format[CloudConfig]{Provider: "metal", Read: read, ValidateChange: validateChange}
+var format = configsource.Format[CloudConfig]{Provider: "metal", Read: read, ValidateChange: ValidateChange}
 
 // Open loads the cloud config that a provider's factory is given, and follows it as configsource.Open says. The error is that of Load.
 func Open(from io.Reader) (*Source, error) { return configsource.Open(format, from) }

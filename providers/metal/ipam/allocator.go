@@ -271,6 +271,18 @@ func (a *Allocator) setRetry(retry func(types.NamespacedName)) {
 	a.retry = retry
 }
 
+// Usage returns how much of each pool is assigned; false before that is known.
+func (a *Allocator) Usage() ([]pool.Usage, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	select {
+	case <-a.ready:
+		return a.allocations.state.Usage(), true
+	default:
+		return nil, false
+	}
+}
+
 // markChanged has Run look for what follows from a change.
 func (a *Allocator) markChanged() {
 	select {

@@ -104,6 +104,7 @@ ca:
 {{- if and .Values.networkPolicy.enabled .Values.hostNetwork }}{{ fail "networkPolicy: needs hostNetwork=false, because no policy selects pods with the network of their node" }}{{ end }}
 {{- $metal := eq .Values.provider.name "metal" }}
 {{- if and .Values.provider.metal.l2 (not $metal) }}{{ fail "provider.metal.l2: is for provider.name=metal" }}{{ end }}
+{{- if and .Values.provider.metal.configSource (not $metal) }}{{ fail "provider.metal.configSource: is for provider.name=metal" }}{{ end }}
 {{- if and .Values.provider.metal.nodeGroups (not $metal) }}{{ fail "provider.metal.nodeGroups: is for provider.name=metal" }}{{ end }}
 {{- if and .Values.provider.metal.l2 (not .Values.hostNetwork) }}{{ fail "provider.metal.l2: needs hostNetwork=true, because the addresses are answered for on the networks of the node" }}{{ end }}
 {{- if and $metal (not .Values.provider.metal.l2) (hasKey (fromYaml .Values.provider.config.inline) "l2") }}{{ fail "provider.config.inline has a section l2: set provider.metal.l2=true, which gives the pod what that takes" }}{{ end }}

@@ -34,6 +34,7 @@ func (c *conversion) convertBGP() {
 		from := &c.from.peers[i]
 		peer, taken := c.peer(from)
 		if !taken {
+			c.leftOut = append(c.leftOut, from.name())
 			continue
 		}
 		c.config.BGP.Peers = append(c.config.BGP.Peers, peer)

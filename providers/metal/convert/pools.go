@@ -31,7 +31,7 @@ func (c *conversion) convertPools() {
 
 func (c *conversion) pool(from *ipAddressPool, base int) config.Pool {
 	note := c.notes.of(from.name())
-	made := config.Pool{Name: poolName(from.Metadata.Name), AutoAssign: from.Spec.AutoAssign, AvoidBuggyIPs: from.Spec.AvoidBuggyIPs}
+	made := config.Pool{Name: PoolName(from.Metadata.Name), AutoAssign: from.Spec.AutoAssign, AvoidBuggyIPs: from.Spec.AvoidBuggyIPs}
 	if made.Name != from.Metadata.Name {
 		note(Action, "metadata.name", "the pool is %q here, without dots; change what Services ask for by the annotation address-pool", made.Name)
 	}

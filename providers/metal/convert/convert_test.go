@@ -81,7 +81,7 @@ func golden(t *testing.T, file, got string) {
 
 // Notes name values of the chart, which have to be there.
 func TestValuesOfTheChart(t *testing.T) {
-	text, err := os.ReadFile("../../../../deploy/charts/mooring/values.yaml")
+	text, err := os.ReadFile("../../../deploy/charts/mooring/values.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

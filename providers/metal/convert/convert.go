@@ -26,6 +26,8 @@ type Result struct {
 	Config *config.CloudConfig
 	// Notes say what the config leaves out, what a person has to do, and what is a little different; the gravest first.
 	Notes []Note
+	// LeftOut are the routers that are not in the config, as notes name them.
+	LeftOut []string
 }
 
 // maxErrors is how many bytes all errors together may have.
@@ -37,7 +39,7 @@ const mostNamed = 10
 // MetalLB converts the resources of MetalLB in streams of YAML or JSON documents, of single objects or lists as kubectl shows them. The
 // error names everything that cannot be decoded.
 func MetalLB(from ...io.Reader) (Result, error) {
-	c := &conversion{config: &config.CloudConfig{TypeMeta: metav1.TypeMeta{APIVersion: config.APIVersion, Kind: config.CloudConfigKind}}}
+	c := newConversion()
 	var err error
 	if c.from, err = read(from, &c.notes); err != nil {
 		return Result{}, message.Bound(err, maxErrors)
@@ -50,13 +52,37 @@ func MetalLB(from ...io.Reader) (Result, error) {
 		}
 		return Result{}, errors.New(text)
 	}
+	return c.convert()
+}
+
+// Objects converts resources of MetalLB in JSON, as the API server has them. There may be none.
+func Objects(objects ...[]byte) (Result, error) {
+	c := newConversion()
+	c.from = &resources{}
+	var errs []error
+	for _, object := range objects {
+		errs = append(errs, c.from.add(object, "object", &c.notes))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return Result{}, message.Bound(err, maxErrors)
+	}
+	c.from.sort()
+	return c.convert()
+}
+
+func newConversion() *conversion {
+	return &conversion{config: &config.CloudConfig{TypeMeta: metav1.TypeMeta{APIVersion: config.APIVersion, Kind: config.CloudConfigKind}}}
+}
+
+// convert converts what was read.
+func (c *conversion) convert() (Result, error) {
 	c.convertPools()
 	c.convertBGP()
 	c.convertL2()
 	if err := c.examine(); err != nil {
 		return Result{}, err
 	}
-	return Result{Config: c.config, Notes: c.notes.sorted()}, nil
+	return Result{Config: c.config, Notes: c.notes.sorted(), LeftOut: c.leftOut}, nil
 }
 
 // conversion is one conversion while it is made.
@@ -66,6 +92,8 @@ type conversion struct {
 	notes  notes
 	// advertised are the objects that the advertisements of the config came from, in their order.
 	advertised []string
+	// leftOut are the peers that are not in the config.
+	leftOut []string
 }
 
 // examine notes what the provider would refuse of the config. An aggregation that it refuses is taken out: without it the single
@@ -113,11 +141,11 @@ func (c *conversion) selected(names []string, selectors []metav1.LabelSelector, 
 		return nil, true
 	}
 	for i, name := range names {
-		if !slices.ContainsFunc(c.config.Pools, func(pool config.Pool) bool { return pool.Name == poolName(name) }) {
+		if !slices.ContainsFunc(c.config.Pools, func(pool config.Pool) bool { return pool.Name == PoolName(name) }) {
 			note(Lost, fmt.Sprintf("spec.ipAddressPools[%d]", i), "there is no IPAddressPool %q", name)
 			continue
 		}
-		pools = appendNew(pools, poolName(name))
+		pools = appendNew(pools, PoolName(name))
 	}
 	if len(selectors) == 0 {
 		return pools, false
@@ -126,8 +154,8 @@ func (c *conversion) selected(names []string, selectors []metav1.LabelSelector, 
 	for i := range c.from.pools {
 		pool := &c.from.pools[i]
 		if config.MatchesAny(selectors, pool.Metadata.Labels) {
-			matched = append(matched, poolName(pool.Metadata.Name))
-			pools = appendNew(pools, poolName(pool.Metadata.Name))
+			matched = append(matched, PoolName(pool.Metadata.Name))
+			pools = appendNew(pools, PoolName(pool.Metadata.Name))
 		}
 	}
 	note(Info, "spec.ipAddressPoolSelectors", "pools have no labels here; those that match now are named: %s", listed(matched))
@@ -150,8 +178,8 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// poolName is the name that a pool has in the config: a DNS label, where that of an object may have dots.
-func poolName(name string) string { return strings.ReplaceAll(name, ".", "-") }
+// PoolName is the name that a pool has in the config: a DNS label, where that of an object may have dots.
+func PoolName(name string) string { return strings.ReplaceAll(name, ".", "-") }
 
 // YAML returns the config as a file, its fields in the order of their documentation.
 func (r Result) YAML() ([]byte, error) {

@@ -1,0 +1,141 @@
+package cloudconfig_test
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/mooring-ccm/mooring/deploy"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
+	"github.com/mooring-ccm/mooring/providers/metal/metallb"
+)
+
+// metallbDefinitions are MetalLB's own definitions of resources.
+//
+//go:embed testdata/metallb-crds.yaml
+var metallbDefinitions []byte
+
+// applied applies resources of MetalLB, whose definitions may be a moment old.
+func applied(t *testing.T, manifest string) {
+	t.Helper()
+	poll.Until(t, "resources of MetalLB are applied", func(ctx context.Context) error { return cluster.Apply(ctx, []byte(manifest)) })
+}
+
+func poolOf(name, addresses string) string {
+	return fmt.Sprintf("apiVersion: metallb.io/v1beta1\nkind: IPAddressPool\nmetadata: {name: %s, namespace: metallb-system}\nspec: {addresses: [%q]}\n---\n", name, addresses)
+}
+
+// peerOf is a router with further fields of its spec.
+func peerOf(r *router, further string) string {
+	return fmt.Sprintf("apiVersion: metallb.io/v1beta2\nkind: BGPPeer\nmetadata: {name: router, namespace: metallb-system}\n"+
+		"spec: {myASN: 64512, peerASN: 64512, peerAddress: 127.0.0.1, peerPort: %s, connectTime: 2s%s}\n---\n", r.port, further)
+}
+
+const advertisement = "apiVersion: metallb.io/v1beta1\nkind: BGPAdvertisement\nmetadata: {name: all, namespace: metallb-system}\n---\n"
+
+// tells waits for an event on a resource of MetalLB whose message holds a text.
+func tells(t *testing.T, kind, name, reason, text string) {
+	t.Helper()
+	poll.Until(t, kind+" "+name+" has an event "+reason+" with "+text, func(ctx context.Context) error {
+		events, err := admin.CoreV1().Events(metallb.DefaultNamespace).List(ctx, metav1.ListOptions{
+			FieldSelector: "involvedObject.kind=" + kind + ",involvedObject.name=" + name + ",reason=" + reason,
+		})
+		if err != nil {
+			return err
+		}
+		for _, event := range events.Items {
+			if strings.Contains(event.Message, text) && event.InvolvedObject.UID != "" {
+				return nil
+			}
+		}
+		return fmt.Errorf("its events are %+v", events.Items)
+	})
+}
+
+// counts waits until the status of a pool shows how many addresses are assigned and available.
+func counts(t *testing.T, name string, assigned, available int64) {
+	t.Helper()
+	client, err := dynamic.NewForConfig(cluster.AdminConfig())
+	must.NoError(t, err)
+	pools := client.Resource(schema.GroupVersionResource{Group: "metallb.io", Version: "v1beta1", Resource: "ipaddresspools"})
+	poll.Until(t, "the status of pool "+name, func(ctx context.Context) error {
+		found, err := pools.Namespace(metallb.DefaultNamespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		given, _, _ := unstructured.NestedInt64(found.Object, "status", "assignedIPv4")
+		free, _, _ := unstructured.NestedInt64(found.Object, "status", "availableIPv4")
+		if given != assigned || free != available {
+			return fmt.Errorf("%d are assigned and %d available, want %d and %d", given, free, assigned, available)
+		}
+		return nil
+	})
+}
+
+// The resources of MetalLB are a cloud config that is followed. One that is wrong costs nothing that works, before and after a restart, and
+// each tells by events what has no equivalent and what is refused.
+func TestMetalLBResources(t *testing.T) {
+	must.NoError(t, cluster.Apply(t.Context(), []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: metallb-system}\n")))
+	must.NoError(t, cluster.Apply(t.Context(), deploy.MetalLBRBAC))
+	r, port := newRouter(t), joinPlain(t, "metallb-1")
+	unchanged := untouched(t)
+	file := filepath.Join(t.TempDir(), "cloud.yaml")
+	must.NoError(t, os.WriteFile(file, fmt.Appendf(nil, "apiVersion: metal.mooring.dev/v1alpha1\nkind: MetalCloudConfig\n"+
+		"announcement: {health: {interval: 100ms, kubeProxyPort: %d}}\n", port), 0o600))
+	args := []string{"--metal-config-source=metallb", "--cloud-config=" + file}
+
+	// The manager waits for definitions and resources that are applied after it.
+	first := daemon(t, args...)
+	must.NoError(t, cluster.Apply(t.Context(), metallbDefinitions))
+	applied(t, poolOf("first", "198.18.20.0/28"))
+	applied(t, peerOf(r, ", routerID: 192.0.2.1")+advertisement)
+	serve(t, "metallb-web", "first", "metallb-1")
+	serve(t, "metallb-api", "second", "metallb-1")
+	web := address(t, "metallb-web", "198.18.20.")
+	kept := r.keeps(web)
+	tells(t, "BGPPeer", "router", metallb.EventNoEquivalent, "spec.routerID: ")
+	counts(t, "first", 1, 15)
+
+	applied(t, poolOf("second", "198.18.21.0/28"))
+	kept2 := r.keeps(address(t, "metallb-api", "198.18.21."))
+
+	// A pool that overlaps another one, one whose addresses are none, and a router in a VRF: the versions before stay in force.
+	applied(t, poolOf("another", "198.18.20.8/29"))
+	tells(t, "IPAddressPool", "another", metallb.EventRefused, `It is not in force: `)
+	applied(t, poolOf("second", "nonsense"))
+	tells(t, "IPAddressPool", "second", metallb.EventRefused, `The version before stays in force: `)
+	applied(t, peerOf(r, ", vrf: red"))
+	tells(t, "BGPPeer", "router", metallb.EventRefused, "spec.vrf: ")
+	applied(t, poolOf("third", "198.18.22.0/28"))
+	serve(t, "metallb-late", "third", "metallb-1")
+	address(t, "metallb-late", "198.18.22.")
+	kept2()
+	kept()
+
+	// Who starts beside resources that are wrong serves the others. The router is right again by then.
+	applied(t, peerOf(r, ""))
+	must.NoError(t, first.Kill())
+	daemon(t, args...)
+	serve(t, "metallb-last", "third", "metallb-1")
+	last := address(t, "metallb-last", "198.18.22.")
+	poll.Until(t, "routes after a restart", func(context.Context) error { return r.has(last) })
+	if now := address(t, "metallb-web", "198.18.20."); now != web {
+		t.Errorf("the address was %s and is %s", web, now)
+	}
+	unchanged()
+}
+
+// A manager whose source lacks rights says which.
+func TestMetalLBResourcesWithoutRights(t *testing.T) {
+	ends(t, daemon(t, "--metal-config-source=metallb/default"), "for which the verbs list and watch are needed")
+}
