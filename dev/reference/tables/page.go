@@ -1,0 +1,109 @@
+package tables
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Row is the result of a case.
+type Row struct {
+	Case Case
+	// Unplayable is why the case cannot be played.
+	Unplayable Unplayable
+	// Extras are the rows of the register that differences have; Initialized are those of the case with initialized nodes, if it was played Twice.
+	Extras, Initialized []string
+	Twice               bool
+}
+
+// text says what the result is.
+func (r Row) text() string {
+	if r.Unplayable != "" {
+		return "not played: " + string(r.Unplayable)
+	}
+	text := extras(r.Extras)
+	if r.Twice && len(r.Extras) > 0 {
+		text += "; initialized: " + extras(r.Initialized)
+	}
+	return text
+}
+
+func extras(rows []string) string {
+	if len(rows) == 0 {
+		return "same"
+	}
+	rows = slices.Clone(rows)
+	slices.Sort(rows)
+	for i, row := range rows {
+		rows[i] = strings.TrimSuffix(row, ":")
+	}
+	return "extra: " + strings.Join(rows, "; ")
+}
+
+// counts are the results of one test function.
+type counts struct{ cases, same, extra, unplayed int }
+
+func (c *counts) add(row Row) {
+	c.cases++
+	switch {
+	case row.Unplayable != "":
+		c.unplayed++
+	case len(row.Extras)+len(row.Initialized) > 0:
+		c.extra++
+	default:
+		c.same++
+	}
+}
+
+// Page returns the page of results.
+func Page(version string, rows []Row) []byte {
+	rows = slices.Clone(rows)
+	slices.SortFunc(rows, func(a, b Row) int { return cmp.Compare(a.Case.ID(), b.Case.ID()) })
+	var page bytes.Buffer
+	fmt.Fprintf(&page, `# The reference's own tables under both managers
+
+<!-- Written by "go test ./dev/reference/tables -run TestTables -update"; do not edit. -->
+
+The unit tests of k8s.io/cloud-provider %s are tables: a cluster, what a plugin answers, and what must come of it. [dev/reference/tables](../reference/tables)
+reads them from the module as a test runs, and plays each case under the reference and under Mooring. Both use the same API server in memory
+and k8s.io/cloud-provider/fake. It compares nodes, Services, conditions without their messages, events, routes, and calls of the plugin. Fewer questions are no difference,
+nor are fewer updates of targets that change at the same time.
+
+- *same*: nothing differs.
+- *extra*: what differs has the row of this name in the [register](../../docs/explanation/beyond-the-reference.md).
+- *initialized*: the case with nodes that a cloud has initialized, in a cluster where another node works. It is played where the case's
+  own nodes have neither a provider ID nor the taint, or the case is about deletions.
+- *not played*: no API server holds these objects, or the test is about a type of its package.
+
+Any other difference fails the test.
+
+`, version)
+	total, tests := counts{}, map[string]*counts{}
+	for _, row := range rows {
+		name := row.Case.Test.Package.Name
+		if tests[name] == nil {
+			tests[name] = &counts{}
+		}
+		tests[name].add(row)
+		total.add(row)
+	}
+	page.WriteString("| controller | cases | same | extra | not played |\n|---|---|---|---|---|\n")
+	for _, name := range keys(tests) {
+		fmt.Fprintf(&page, "| %s | %d | %d | %d | %d |\n", name, tests[name].cases, tests[name].same, tests[name].extra, tests[name].unplayed)
+	}
+	fmt.Fprintf(&page, "| all | %d | %d | %d | %d |\n", total.cases, total.same, total.extra, total.unplayed)
+	last := ""
+	for _, row := range rows {
+		if name := row.Case.Test.Package.Name + ": " + row.Case.Test.Name; name != last {
+			last = name
+			fmt.Fprintf(&page, "\n## %s\n\n| case | result |\n|---|---|\n", name)
+		}
+		fmt.Fprintf(&page, "| %s | %s |\n", strings.TrimSpace(fmt.Sprintf("%d %s", row.Case.Index+row.Case.part+1, cell(row.Case.Name))), cell(row.text()))
+	}
+	return page.Bytes()
+}
+
+// cell makes a text one of a table.
+func cell(text string) string { return strings.ReplaceAll(text, "|", "\\|") }
