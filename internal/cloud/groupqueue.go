@@ -19,7 +19,6 @@ const (
 // groupQueue are the calls of one group: those that wait, those under way, and what the cloud lets through.
 type groupQueue struct {
 	name    string
-	window  window
 	quota   *quota
 	objects map[string]*object
 	swept   time.Time
@@ -40,8 +39,8 @@ type refusal struct {
 	ticket ticket
 }
 
-func newGroupQueue(name string, bounds pools, window int) *groupQueue {
-	return &groupQueue{name: name, window: newWindow(window), bounds: bounds, quota: &quota{}, objects: map[string]*object{}}
+func newGroupQueue(name string, bounds pools) *groupQueue {
+	return &groupQueue{name: name, bounds: bounds, quota: &quota{}, objects: map[string]*object{}}
 }
 
 // object returns what is known of what a call is about.
@@ -154,25 +153,8 @@ func (g *groupQueue) expire(blocked func(*waiter) error) {
 }
 
 // pick returns the call to let in next, nil if none of those that wait may have a place.
-func (g *groupQueue) pick(free func(*waiter) bool, now time.Time) *waiter {
-	if reading, _ := g.reading(now); reading >= g.window.size {
-		any := free
-		free = func(w *waiter) bool { return w.about.write && any(w) }
-	}
+func (g *groupQueue) pick(free func(*waiter) bool) *waiter {
 	return g.best(free, g.admitted%fairShare == fairShare-1)
-}
-
-// reading returns how many reads have begun within the last second, and when the first of them has not any more. The window is for finding out
-// what the cloud bears: a read that takes longer shows nothing about that, nor does a write, which may take minutes.
-func (g *groupQueue) reading(now time.Time) (count int, until time.Time) {
-	for _, l := range g.pools {
-		for _, w := range l.running {
-			if over := w.admitted.Add(windowTime); !w.about.write && now.Before(over) {
-				count, until = count+1, soonest(until, over)
-			}
-		}
-	}
-	return count, until
 }
 
 // best returns the first call of those that may be let in, or the one that has waited longest.

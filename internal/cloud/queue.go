@@ -2,7 +2,6 @@ package cloud
 
 import (
 	"context"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -76,12 +75,8 @@ func newQueue(groups []string, bounds pools, most int, limit rate.Limit, burst i
 	q := &queue{
 		metrics: metrics, pools: bounds, most: most, declared: most > 0, share: (most + 5) / 10, methods: map[string]*method{}, busy: map[string]*waiter{},
 	}
-	window := max(most-q.share*(len(groups)-1), 1)
-	if !q.declared {
-		window = math.MaxInt
-	}
 	for _, name := range groups {
-		q.groups = append(q.groups, newGroupQueue(name, bounds, window))
+		q.groups = append(q.groups, newGroupQueue(name, bounds))
 		metrics.begin(name)
 	}
 	if limit > 0 {
@@ -259,12 +254,9 @@ func (q *queue) candidate(g *groupQueue, now time.Time) (*waiter, time.Time) {
 		return nil, at
 	}
 	if q.room(g) {
-		if w := g.pick(q.free, now); w != nil {
-			return w, time.Time{}
-		}
+		return g.pick(q.free), time.Time{}
 	}
-	_, until := g.reading(now)
-	return nil, until
+	return nil, time.Time{}
 }
 
 // room reports whether the bound of all groups leaves a place for one of a group: what other groups have not taken of their
@@ -287,12 +279,7 @@ func (q *queue) room(g *groupQueue) bool {
 func (q *queue) admit(w *waiter, now time.Time) {
 	g := q.of(w.about.group)
 	w.pool.remove(w)
-	pace := time.Duration(0)
-	if q.declared {
-		g.window = g.window.admitted(now)
-		pace = g.window.pace()
-	}
-	w.ticket, w.admitted, w.shown = g.quota.admit(now, pace), now, now
+	w.ticket, w.admitted, w.shown = g.quota.admit(now), now, now
 	if q.cap != nil {
 		q.cap.AllowN(now, 1)
 	}
@@ -364,9 +351,7 @@ func (q *queue) leave(w *waiter, result outcome) (late bool) {
 		}
 	case result.answered():
 		o.refusals, g.holds = 0, 0
-		g.quota.accept(w.ticket, now)
-		reading, _ := g.reading(now)
-		g.window = g.window.answered(reading+1, g.quota.rate == 0 && g.waiting() > 0)
+		g.quota.accept(w.ticket)
 	}
 	q.dispatch()
 	return false

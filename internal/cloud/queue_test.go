@@ -330,14 +330,6 @@ func under(t *testing.T, q *queue, about subject, tries int) int {
 func TestEachGroupHasItsShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newTestQueue(20, 0, 0)
-		grow := func(about subject) {
-			for range 100 {
-				q.leave(enter(t, q, about), accepted)
-			}
-			q.of(about.group).window.size = q.of(about.group).window.max
-		}
-		grow(onInstance("a"))
-		grow(onService("a"))
 		if got := under(t, q, onInstance("a"), 100); got != 16 {
 			t.Errorf("one group had %d calls under way of 20, want 16: a tenth is kept for each of two others", got)
 		}
