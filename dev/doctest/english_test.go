@@ -16,7 +16,7 @@ const (
 	mostTurns         = 0
 	mostLongSentences = 3
 	// mostTurnsInComments counts the comments of all Go files.
-	mostTurnsInComments = 1443
+	mostTurnsInComments = 1435
 )
 
 // longestSentence is how many words a sentence may have.
