@@ -37,6 +37,6 @@ type LoadBalancer struct {
 type ChangeTargetsFunc func(ctx context.Context, clusterName string, service *v1.Service, add, remove []*v1.Node) error
 
 // RetryLoadBalancersFunc calls retry with each Service whose load balancer could not be ensured and can be now, or may be, until
-// ctx ends. It is called once the provider is initialized. Retry does not block, and may be called with any Service: one that is
-// not waiting is looked at, and left as it is.
+// ctx ends, and with each whose load balancer has to be ensured again although nothing of the Service has changed. It is called once the
+// provider is initialized. Retry does not block, and may be called with any Service.
 type RetryLoadBalancersFunc func(ctx context.Context, retry func(service types.NamespacedName))

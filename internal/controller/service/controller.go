@@ -213,7 +213,7 @@ func (c *Controller) newDriftCheck(applier *applier) *driftCheck {
 	}
 }
 
-// retry ends the pause of a Service that has failed, because the provider says that it is worth it.
+// retry ends the pause of a Service that has failed, because the provider says that it is worth it, and has another one ensured again.
 func (c *Controller) retry(key types.NamespacedName) {
 	if c.states.retryNow(key) {
 		c.enqueuer.Add(key, priorityChange)

@@ -342,18 +342,21 @@ func (s *states) failed(key types.NamespacedName, want desired, err error, pause
 }
 
 // retryNow ends the pause of a Service that has failed, and reports whether there was one.
-func (s *states) retryNow(key types.NamespacedName) (failing bool) {
-	if known, found := s.get(key); !found || known.failure == nil {
+func (s *states) retryNow(key types.NamespacedName) (due bool) {
+	if _, found := s.get(key); !found {
 		return false
 	}
 	s.change(key, func(known *state) {
-		if failing = known.failure != nil; failing {
-			due := *known.failure
-			due.retryAt = time.Now()
-			known.failure = &due
+		switch {
+		case known.failure != nil:
+			again := *known.failure
+			again.retryAt = time.Now()
+			known.failure, due = &again, true
+		case known.made != nil && known.made.ensured:
+			known.drift, due = []string{"the provider reports that it has changed"}, true
 		}
 	})
-	return failing
+	return due
 }
 
 // targetsFollowed says that the targets were changed while their Service waits.

@@ -7,7 +7,22 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
 )
+
+// A provider that calls for a Service which is served has it ensured again, and one that knows nothing of it has nothing done.
+func TestAProviderHasAServiceEnsuredAgain(t *testing.T) {
+	s, served, other := newStates(), types.NamespacedName{Name: "served"}, types.NamespacedName{Name: "other"}
+	s.change(served, func(known *state) { known.made = &made{ensured: true} })
+	if !s.retryNow(served) || s.retryNow(other) {
+		t.Error("the wrong Services are due")
+	}
+	known, _ := s.get(served)
+	if why := reasonsToEnsure(desired{}, observed{made: known.made, drift: known.drift}); len(why) == 0 {
+		t.Error("nothing has the plugin look at the load balancer")
+	}
+}
 
 // A state is changed by the transitions of state.go only, and what sends events changes none. The compiler cannot see that within a
 // package.

@@ -111,6 +111,9 @@ type Redfish struct {
 	CAFile string `json:"caFile,omitempty"`
 	// InsecureSkipVerify says that anybody may answer for the service and learn the password. Default: false.
 	InsecureSkipVerify bool `json:"insecureSkipVerify,omitempty"`
+	// LegacyTLS allows TLS 1.0 and 1.1 and the cipher suites of old firmware, such as those with RSA key exchange: what was recorded can be read
+	// by the one who learns the key of the service later. Default: false.
+	LegacyTLS bool `json:"legacyTLS,omitempty"`
 }
 
 // IPMI is a management controller that speaks IPMI 2.0.

@@ -40,6 +40,8 @@ type entry struct {
 	released bool
 	// warned are the warnings that were recorded for the Service.
 	warned map[string]bool
+	// displaced are the addresses of the grant that a node has by now, and for which the Service was ensured again.
+	displaced map[netip.Addr]bool
 }
 
 // grant is what a Service was granted last.

@@ -3,6 +3,7 @@ package ipam
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -65,7 +66,7 @@ func (a *Allocator) handleChanges() {
 	retry := a.retry
 	var served []types.NamespacedName
 	if retry != nil {
-		served = a.servable()
+		served = append(a.allocations.displaced(), a.servable()...)
 	}
 	a.mu.Unlock()
 	for _, one := range warnings {
@@ -74,6 +75,31 @@ func (a *Allocator) handleChanges() {
 	for _, key := range served {
 		retry(key)
 	}
+}
+
+// displaced returns the Services, each once for an address, that were granted an address which a node has by now. They give it up when their
+// load balancers are ensured again.
+func (known *allocations) displaced() []types.NamespacedName {
+	var displaced []types.NamespacedName
+	for _, e := range known.entries {
+		if e.grant == nil {
+			continue
+		}
+		for _, addr := range e.grant.addresses {
+			switch {
+			case !known.state.IsReserved(addr):
+				delete(e.displaced, addr)
+			case !e.displaced[addr]:
+				if e.displaced == nil {
+					e.displaced = map[netip.Addr]bool{}
+				}
+				e.displaced[addr] = true
+				displaced = append(displaced, e.holder.Service)
+			}
+		}
+	}
+	slices.SortFunc(displaced, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
+	return slices.Compact(displaced)
 }
 
 // servable returns the Services that were refused and would all get their addresses now, the oldest first. Each is assumed to

@@ -107,6 +107,9 @@ func (a *Allocator) assign(ctx context.Context, service *corev1.Service, request
 			done.gained[addr] = known.state.Pools().Of(addr)
 		}
 	}
+	if ignored := ignoredOf(service); ignored != "" {
+		granted.Notes = append(granted.Notes, pool.Note{Reason: EventForeign, Message: ignored})
+	}
 	for _, note := range granted.Notes {
 		if e.warnOnce(note.Message) {
 			done.notes = append(done.notes, note)

@@ -42,6 +42,39 @@ func annotated(service *corev1.Service, names []string) (value, name string) {
 	return "", names[0]
 }
 
+// EventForeign says that annotations of other implementations have no effect.
+const EventForeign = "ForeignAnnotation"
+
+// foreign are how the names of annotations begin by which other implementations of load balancers are asked for something, and which of these
+// they write themselves.
+var (
+	foreign     = []string{"kube-vip.io/", "lbipam.cilium.io/", "io.cilium/lb-ipam-", "metallb.io/", "metallb.universe.tf/", "purelb.io/", "lb.kubesphere.io/", "eip.openelb.kubesphere.io/"}
+	theirWrites = []string{"kube-vip.io/vipHost", "kube-vip.io/active-endpoint", "metallb.io/ip-allocated-from-pool", "metallb.universe.tf/ip-allocated-from-pool"}
+)
+
+// maxNamed is how many foreign annotations an event names.
+const maxNamed = 5
+
+// ignoredOf returns what is to be said of annotations of other implementations, empty if there is none without effect.
+func ignoredOf(service *corev1.Service) string {
+	var ignored []string
+	for name := range service.Annotations {
+		known := slices.Contains(namesOfAddresses, name) || slices.Contains(namesOfPool, name) || slices.Contains(namesOfSharing, name) || slices.Contains(theirWrites, name)
+		if !known && slices.ContainsFunc(foreign, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+			ignored = append(ignored, name)
+		}
+	}
+	if len(ignored) == 0 {
+		return ""
+	}
+	slices.Sort(ignored)
+	named := strings.Join(ignored[:min(len(ignored), maxNamed)], ", ")
+	if more := len(ignored) - maxNamed; more > 0 {
+		named += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Sprintf("Annotations of other implementations have no effect: %s; addresses are asked for by %s, pools by %s", named, AnnotationAddresses, AnnotationPool)
+}
+
 // requestOf returns what a Service asks for. An error is a *pool.RefusedError that says what cannot be understood.
 func requestOf(service *corev1.Service, namespaceLabels labels.Set) (pool.Request, error) {
 	asked, err := askedOf(service)

@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
@@ -110,5 +113,63 @@ func TestNodesKeepTheirAddresses(t *testing.T) {
 mooring_metal_pool_addresses_of_nodes 2
 `), "mooring_metal_pool_addresses_of_nodes"); err != nil {
 		t.Error(err)
+	}
+}
+
+// A node takes the address that a Service has: the Service is ensured again at once, once, and gets another one.
+func TestServiceLeavesAnAddressThatANodeTakes(t *testing.T) {
+	api := newAPIServer()
+	service := api.create("a")
+	client := fake.NewClientset()
+	factory := informers.NewSharedInformerFactory(client, 0)
+	a, err := New(Options{
+		Client: client, Services: factory.Core().V1().Services().Informer(), Nodes: factory.Core().V1().Nodes().Informer(), Recorder: record.NewFakeRecorder(100),
+		Pools: []config.Pool{{Name: "p", Addresses: []string{"192.0.2.0/30"}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	retried := make(chan types.NamespacedName, 10)
+	var running sync.WaitGroup
+	running.Go(func() { _ = a.Run(ctx) })
+	running.Go(func() { a.RetryLoadBalancers(ctx, func(key types.NamespacedName) { retried <- key }) })
+	factory.StartWithContext(ctx)
+	defer func() {
+		cancel()
+		running.Wait()
+		factory.Shutdown()
+	}()
+	ensure := func() string {
+		t.Helper()
+		status, err := a.EnsureLoadBalancer(ctx, "cluster", service, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return status.Ingress[0].IP
+	}
+	if got := ensure(); got != "192.0.2.0" {
+		t.Fatalf("the Service got %s", got)
+	}
+	for _, name := range []string{"n1", "n2"} { // the second change is none for the Service
+		if _, err := client.CoreV1().Nodes().Create(ctx, nodeAt(name, "192.0.2.0"), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if name == "n1" {
+			select {
+			case key := <-retried:
+				if key.Name != "a" {
+					t.Errorf("%s is ensured again", key)
+				}
+			case <-time.After(poll.Deadline):
+				t.Fatal("the Service is not ensured again")
+			}
+		}
+	}
+	if got := ensure(); got != "192.0.2.1" {
+		t.Errorf("ensured again, the Service has %s", got)
+	}
+	if len(retried) > 0 {
+		t.Errorf("the Service is ensured again %d times more", len(retried))
 	}
 }

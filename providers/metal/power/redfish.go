@@ -317,7 +317,7 @@ func (r *redfish) do(
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, err
+		return nil, r.http.explained(err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	data, err := io.ReadAll(io.LimitReader(response.Body, maxBody))

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
@@ -35,6 +37,12 @@ func (t *tlsClient) get() (*http.Client, error) {
 		return t.client, nil
 	}
 	verify := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: t.config.InsecureSkipVerify}
+	if t.config.LegacyTLS {
+		verify.MinVersion = tls.VersionTLS10
+		for _, suite := range slices.Concat(tls.CipherSuites(), tls.InsecureCipherSuites()) {
+			verify.CipherSuites = append(verify.CipherSuites, suite.ID)
+		}
+	}
 	if t.config.CAFile != "" {
 		verify.RootCAs = x509.NewCertPool()
 		if !verify.RootCAs.AppendCertsFromPEM(ca) {
@@ -59,6 +67,26 @@ func stayThere(request *http.Request, via []*http.Request) error {
 		return errors.New("the service redirects to another one, or too often")
 	}
 	return nil
+}
+
+// mismatches are how errors end by which the two sides have no version or cipher suite in common. They have no types.
+var mismatches = []string{
+	"remote error: tls: handshake failure", "remote error: tls: protocol version not supported", "remote error: tls: insufficient security level",
+	"tls: server selected unsupported protocol version", "tls: server chose an unconfigured cipher suite",
+}
+
+// explained adds to an error what to do about the TLS of old firmware.
+func (t *tlsClient) explained(err error) error {
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "x509: negative serial number"): // no setting of a connection allows it
+		return fmt.Errorf("%w; make a new certificate on the management controller, or set GODEBUG=x509negativeserial=1 in the environment of the manager", err)
+	case t.config.LegacyTLS:
+		return err
+	case slices.ContainsFunc(mismatches, func(mismatch string) bool { return strings.Contains(text, mismatch) }):
+		return fmt.Errorf("%w; if the service knows old TLS only, set legacyTLS of its redfish", err)
+	}
+	return err
 }
 
 // close closes connections that nobody uses.

@@ -28,6 +28,12 @@ func (s *State) Reserve(owners map[netip.Addr]string) {
 	}
 }
 
+// IsReserved reports whether an address is another host's.
+func (s *State) IsReserved(addr netip.Addr) bool {
+	_, is := s.reserved[addr]
+	return is
+}
+
 // Reserved returns, for each address of a pool that is another host's, whose it is.
 func (s *State) Reserved() map[netip.Addr]string {
 	inPools := map[netip.Addr]string{}
