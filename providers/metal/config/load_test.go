@@ -161,7 +161,7 @@ power: {interval: 1ms, timeout: soon, concurrency: -1, staleAfter: 1}
 		`invetory: Invalid value: unknown field; known here: announcement, apiVersion, bgp, inventory, kind, l2, nodeGroupLease, nodeGroups, pools, power`,
 		`inventory.machines[1].systemUUID: Invalid value: "123": must be a string, not an integer`,
 		`inventory.machines[1].zone: Invalid value: "5": must be a string, not an integer`,
-		`inventory.machines[4].bmc.redfish.password: Invalid value: unknown field; known here: auth, caFile, endpoint, insecureSkipVerify, systemID`,
+		`inventory.machines[4].bmc.redfish.password: Invalid value: unknown field; known here: auth, caFile, endpoint, insecureSkipVerify, legacyTLS, systemID`,
 		`power.timeout: Invalid value: "soon": time: invalid duration "soon"`,
 		`apiVersion: Unsupported value: "v1": supported values: "metal.mooring.dev/v1alpha1"`,
 		`inventory.defaults.zone: Invalid value: "not valid": a valid label must`,
