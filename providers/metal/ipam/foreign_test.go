@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Annotations by which other implementations are asked are named, those that are understood or that others write are not.
+// Annotations by which other implementations are asked are named. What is understood, or what others write, is not.
 func TestForeignAnnotationsAreNamed(t *testing.T) {
 	for text, want := range map[string]string{
 		"kube-vip.io/loadbalancerIPs lbipam.cilium.io/ips":                                                                  "kube-vip.io/loadbalancerIPs, lbipam.cilium.io/ips; addresses are asked for by metal.mooring.dev/load-balancer-ips",
