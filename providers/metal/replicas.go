@@ -143,7 +143,7 @@ func (c *Cloud) assemble(replica provider.Replica) (*parts, error) {
 		Informers: replica.Informers, Prober: health.New(announcement.Health, replica.Registerer), Sinks: sinks,
 		Config: announcement, Advertising: announce.NewAdvertising(settings.BGP, settings.L2 != nil), PoolOf: c.poolOf,
 		PoolOverlap: c.poolOverlap, ClusterCIDRs: replica.ClusterCIDRs, OwnsNode: c.ownsNode(), Registerer: replica.Registerer,
-		Networks: networks, NetworksChanged: networksChanged,
+		Networks: networks, NetworksChanged: networksChanged, L2: func() *config.L2 { return c.source.Current().L2 },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("announcement: %w", err)

@@ -71,8 +71,24 @@ func compiled(selectors []metav1.LabelSelector) []labels.Selector {
 	return result
 }
 
-func matchAny(selectors []labels.Selector, of map[string]string) bool {
-	return selectors == nil || slices.ContainsFunc(selectors, func(one labels.Selector) bool { return one.Matches(labels.Set(of)) })
+// segmentRules returns what the advertisements of a section select. A pool that the section leaves out is left to the responder.
+func segmentRules(section *config.L2) []SegmentRule {
+	if section == nil {
+		return nil
+	}
+	var rules []SegmentRule
+	for i := range section.Advertisements {
+		one := &section.Advertisements[i]
+		rule := SegmentRule{Services: compiled(one.ServiceSelectors), Nodes: compiled(one.NodeSelectors)}
+		for _, pool := range one.Pools {
+			if rule.Pools == nil {
+				rule.Pools = map[string]bool{}
+			}
+			rule.Pools[pool] = true
+		}
+		rules = append(rules, rule)
+	}
+	return rules
 }
 
 // selecting returns the advertisements that select an address of a pool that these Services have, in their order.

@@ -61,6 +61,8 @@ type Options struct {
 	// changed. Nil where none is.
 	Networks        func() []netip.Prefix
 	NetworksChanged <-chan struct{}
+	// L2 returns the section of the config in force. Nil where there is none.
+	L2 func() *config.L2
 	// OwnsService reports whether the addresses in the status of a Service are of ours. Nil means TakenOn.
 	OwnsService func(*corev1.Service) bool
 	// OwnsNode reports whether a node is a machine of ours. Nil means that all are.
@@ -80,6 +82,7 @@ type Announcer struct {
 	clusterCIDRs    []netip.Prefix
 	networks        func() []netip.Prefix
 	networksChanged <-chan struct{}
+	l2              func() *config.L2
 
 	mu          sync.Mutex
 	config      config.Announcement
@@ -130,6 +133,7 @@ func New(options Options) (*Announcer, error) {
 		cluster: cluster, prober: options.Prober, sinks: sinks, metrics: metrics, reconfigured: make(chan struct{}, 1),
 		config: options.Config, advertising: options.Advertising, poolOf: options.PoolOf, watchers: map[chan struct{}]bool{},
 		poolOverlap: options.PoolOverlap, clusterCIDRs: options.ClusterCIDRs, networks: options.Networks, networksChanged: options.NetworksChanged,
+		l2: options.L2,
 	}, nil
 }
 
@@ -217,6 +221,9 @@ func (a *Announcer) input() (Input, *Advertising) {
 	a.mu.Lock()
 	in := Input{Now: time.Now(), PoolOf: a.poolOf, Draining: a.draining, Local: a.local, Announced: a.current.Table,
 		PoolOverlap: a.poolOverlap, Settings: settingsOf(a.config), Networks: a.networks()}
+	if a.l2 != nil {
+		in.Segments = segmentRules(a.l2())
+	}
 	if len(in.Settings.PodCIDRs) == 0 {
 		in.Settings.PodCIDRs = a.clusterCIDRs
 	}
@@ -236,6 +243,8 @@ func settingsOf(announcement config.Announcement) Settings {
 		PodCIDRs:        announcement.PodPrefixes(),
 		Unprobed:        announcement.Health.KubeProxyProbe == config.ProbeNone,
 		DrainOnCordon:   announcement.DrainOnCordon,
+
+		IgnoreExcludeLabel: announcement.IgnoreExcludeLabel,
 	}
 }
 

@@ -161,6 +161,7 @@ func (d *deliveries) add(key routerKey, state *routerState) {
 		d.undecided[key.family] = true
 	case state.why == "":
 		delivery.Took++
+		delivery.TookBy = append(delivery.TookBy, key.name)
 	default:
 		delivery.Missing = append(delivery.Missing, key.name+" "+state.why)
 	}

@@ -270,7 +270,7 @@ func TestNobodyAnswersOnTheSegment(t *testing.T) {
 		problem, want string
 	}{
 		"no BGP":                         {nil, problem, "False NotAnswered: 192.0.0.0 is not announced: it is on no network"},
-		"no BGP, and not for this pool":  {nil, "", "False NotAnswered: 192.0.0.0 is not announced: l2.pools does not name its pool"},
+		"no BGP, and not for this pool":  {nil, "", "False NotAnswered: 192.0.0.0 is not announced: neither l2.pools nor l2.advertisements name its pool"},
 		"a router has it":                {func() []Router { return routersOf("") }, problem, "True Announced: 192.0.0.0 is announced with 1 next hop, by the leader to 1 of 1 router; it is on no network"},
 		"a router has it, not this pool": {func() []Router { return routersOf("") }, "", "True Announced: 192.0.0.0 is announced with 1 next hop, by the leader to 1 of 1 router"},
 		"no router has it either": {func() []Router { return routersOf(silent) }, problem, "False NoSession: 192.0.0.0 has 1 next hop and is announced by the leader " +

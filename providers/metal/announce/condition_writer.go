@@ -125,7 +125,7 @@ func (w *ConditionWriter) writeAll(ctx context.Context) time.Duration {
 		if known.last != nil && now.Sub(known.written) < cacheLag {
 			current = known.last
 		}
-		want, undecided := w.want(state, ours, routers)
+		want, where, undecided := w.want(state, ours, routers)
 		if undecided {
 			seen[service.UID] = known
 			continue
@@ -142,7 +142,7 @@ func (w *ConditionWriter) writeAll(ctx context.Context) time.Duration {
 		}
 		if decision.write || decision.remove {
 			writes.Go(func() error {
-				if !w.write(ctx, service, decision) {
+				if !w.write(ctx, service, decision, where) {
 					failed <- service
 				}
 				return nil
@@ -160,22 +160,22 @@ func (w *ConditionWriter) writeAll(ctx context.Context) time.Duration {
 	return max(next, writePause)
 }
 
-// want returns the condition that a Service shall have; nil for none. It is undecided while it is not known yet whether there are routers
+// want returns the condition that a Service shall have, nil for none, and where it is announced. It is undecided while it is not known yet whether there are routers
 // that take its addresses.
-func (w *ConditionWriter) want(state model.ServiceState, ours bool, routers *deliveries) (want *metav1.Condition, undecided bool) {
+func (w *ConditionWriter) want(state model.ServiceState, ours bool, routers *deliveries) (want *metav1.Condition, where string, undecided bool) {
 	if !ours {
-		return nil, false
+		return nil, "", false
 	}
 	if routers != nil {
 		if state, undecided = routers.of(state, w.OnSegment); undecided {
-			return nil, true
+			return nil, "", true
 		}
 	}
-	return conditionFor(state), false
+	return conditionFor(state), state.Where(), false
 }
 
-// write writes a condition and says so in an event. It reports whether there is nothing to be tried again.
-func (w *ConditionWriter) write(ctx context.Context, service *corev1.Service, decision decision) bool {
+// write writes a condition and says so in an event, of one that is announced with where that is. It reports whether there is nothing to be tried again.
+func (w *ConditionWriter) write(ctx context.Context, service *corev1.Service, decision decision, where string) bool {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	patch, err := patchOf(service.UID, decision)
@@ -184,6 +184,8 @@ func (w *ConditionWriter) write(ctx context.Context, service *corev1.Service, de
 			metav1.PatchOptions{}, "status")
 	}
 	switch {
+	case err == nil && decision.event == EventAnnounced:
+		w.Recorder.Event(service, decision.eventType, decision.event, decision.condition.Message+". "+where)
 	case err == nil && decision.event != "":
 		w.Recorder.Event(service, decision.eventType, decision.event, decision.condition.Message)
 	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err):

@@ -136,7 +136,7 @@ func TestConditionsAreWritten(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	eventually(t, "both events", func() bool {
-		return recorder.has("web Normal Announced") && recorder.has("idle Warning NotAnnounced")
+		return recorder.has("web Normal Announced: "+message+". "+vip+": pool public, next hops 10.0.0.1") && recorder.has("idle Warning NotAnnounced")
 	})
 
 	r.oracle.say(func(s *health.Snapshot) { s.Health[model.Probe{Node: "a"}] = model.Unhealthy })

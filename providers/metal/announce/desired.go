@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -30,7 +31,12 @@ type Settings struct {
 	Unprobed bool
 	// DrainOnCordon says that a node that is cordoned counts as being removed.
 	DrainOnCordon bool
+	// IgnoreExcludeLabel says that nodes which are labeled as no targets of load balancers count as others.
+	IgnoreExcludeLabel bool
 }
+
+// excludes reports whether a node is left out for its label.
+func (s Settings) excludes(node model.Node) bool { return node.Excluded && !s.IgnoreExcludeLabel }
 
 // policyWait is how long a Service whose externalTrafficPolicy has become Cluster keeps the next hops of before, which serve under
 // either policy: the kube-proxies of the other nodes drop its traffic until they have written their rules anew.
@@ -57,6 +63,8 @@ type Input struct {
 	// Networks are those of this machine on which ARP and NDP are answered, in the order in which an address is looked for. None: no
 	// address is announced on a segment.
 	Networks []netip.Prefix
+	// Segments say by which nodes which addresses are announced on segments. None: all by all.
+	Segments []SegmentRule
 	// Draining is the Draining of the previous Output: since when nodes have been seen to be removed.
 	Draining map[types.UID]time.Time
 	// Announced is the Table of the previous Output: what of it is not known to be wrong stays.
@@ -155,7 +163,7 @@ func (in Input) nextHopState(node model.Node, out *Output) model.NodeState {
 	switch {
 	case node.Uninitialized:
 		state.Reason = model.NodeUninitialized
-	case node.Excluded:
+	case in.Settings.excludes(node):
 		state.Reason = model.NodeExcluded
 	case !in.Settings.Selector.Matches(labels.Set(node.Labels)):
 		state.Reason = model.NodeNotSelected
@@ -206,7 +214,7 @@ func (in Input) routePods(out *Output) {
 
 // announceServices adds the routes to load balancers, and says of each Service what became of it.
 func (in Input) announceServices(out *Output) {
-	segments := map[netip.Prefix][model.Families]hops{}
+	segments := map[segment][model.Families]hops{}
 	everywhere := in.hops(out.Nodes, func(node model.Node, family model.Family) (netip.Addr, model.Reason) {
 		return node.Address(family), model.NodeWithoutFamily
 	})
@@ -271,27 +279,66 @@ func (in Input) owners() map[netip.Addr]string {
 // onSegment returns the next hop of an address for the hosts of its own network, invalid if there is none. All traffic of an address
 // goes to one node, chosen among those that have any InternalIP on the network, and at that. Segments are the nodes of each network.
 func (in Input) onSegment(addr netip.Addr, services []model.Service, nodes map[string]model.NodeState,
-	segments map[netip.Prefix][model.Families]hops) netip.Addr {
+	segments map[segment][model.Families]hops) netip.Addr {
+	nodeSelectors, rules := in.segmentsOf(addr, services)
+	if len(in.Segments) > 0 && rules == "" {
+		return netip.Addr{}
+	}
 	for _, network := range in.Networks {
 		if !network.Contains(addr) {
 			continue
 		}
-		there, known := segments[network]
+		there, known := segments[segment{network, rules}]
 		if !known {
 			there = in.hops(nodes, func(node model.Node, _ model.Family) (netip.Addr, model.Reason) {
 				at := slices.IndexFunc(node.Addresses, network.Contains)
-				if at < 0 {
+				if at < 0 || !matchAny(nodeSelectors, node.Labels) {
 					return netip.Addr{}, model.NodeWithoutAddress
 				}
 				return node.Addresses[at], ""
 			})
-			segments[network] = there
+			segments[segment{network, rules}] = there
 		}
 		if state := in.announce(addr, services, &there[model.FamilyOf(addr)], 1); len(state.NextHops) > 0 {
 			return state.NextHops[0]
 		}
 	}
 	return netip.Addr{}
+}
+
+// SegmentRule is an advertisement on segments: which addresses it selects, and by which nodes. Nil selects all.
+type SegmentRule struct {
+	Pools           map[string]bool
+	Services, Nodes []labels.Selector
+}
+
+// matchAny reports whether one of the selectors matches labels, or there is none.
+func matchAny(selectors []labels.Selector, of map[string]string) bool {
+	return selectors == nil || slices.ContainsFunc(selectors, func(one labels.Selector) bool { return one.Matches(labels.Set(of)) })
+}
+
+// segment is a network as some advertisements see it.
+type segment struct {
+	network netip.Prefix
+	rules   string
+}
+
+// segmentsOf returns the selectors of the nodes by which an address is announced on segments, nil for all, and which advertisements say so,
+// empty if none does.
+func (in Input) segmentsOf(addr netip.Addr, services []model.Service) (nodes []labels.Selector, rules string) {
+	pool, every := in.pool(addr), len(in.Segments) == 0
+	for i, rule := range in.Segments {
+		selected := slices.ContainsFunc(services, func(service model.Service) bool { return matchAny(rule.Services, service.Labels) })
+		if rule.Pools != nil && !rule.Pools[pool] || !selected {
+			continue
+		}
+		every = every || rule.Nodes == nil
+		nodes, rules = append(nodes, rule.Nodes...), rules+strconv.Itoa(i)+" "
+	}
+	if every {
+		nodes = nil
+	}
+	return nodes, rules
 }
 
 // hop is a node that may be a next hop of addresses of one family.

@@ -146,6 +146,11 @@ func TestNextHops(t *testing.T) {
 			newCluster().node(1, excluded).node(2, excluded).node(3, uninitialized).service("s", false, vip, "n1"),
 			vip, "", model.NoNextHop,
 			"2 nodes labeled node.kubernetes.io/exclude-from-external-load-balancers, 1 node not initialized"},
+		"control plane excluded, and the label ignored": {func() *cluster {
+			c := newCluster().node(1, excluded).service("s", false, vip, "n1")
+			c.Settings.IgnoreExcludeLabel = true
+			return c
+		}(), vip, "10.0.0.1", model.Announced, ""},
 		"not selected": {func() *cluster {
 			edge := func(n *model.Node) { n.Labels = map[string]string{"edge": "yes"} }
 			c := newCluster().node(1).node(2, edge).service("s", false, vip, "n1")

@@ -181,7 +181,7 @@ func merged(slices map[string]endpointSlice) model.ByFamily {
 func targetsOf(in Input, advertising *Advertising) map[model.Probe]netip.Addr {
 	targets, at := map[model.Probe]netip.Addr{}, map[string]netip.Addr{}
 	for name, node := range in.Nodes {
-		if node.Uninitialized || node.Excluded || len(node.Addresses) == 0 || !in.Settings.Selector.Matches(labels.Set(node.Labels)) {
+		if node.Uninitialized || in.Settings.excludes(node) || len(node.Addresses) == 0 || !in.Settings.Selector.Matches(labels.Set(node.Labels)) {
 			continue
 		}
 		at[name] = advertising.probed(node)

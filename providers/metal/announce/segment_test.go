@@ -7,7 +7,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/mooring-ccm/mooring/providers/metal/announce/model"
+	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/routing"
 )
 
@@ -191,4 +194,41 @@ func TestNetworksAreFollowed(t *testing.T) {
 	eventually(t, "a next hop on the network", func() bool {
 		return r.Snapshot().Table[netip.MustParsePrefix(vip+"/32")].Segment == netip.MustParseAddr("192.0.2.10")
 	})
+}
+
+// TestSegmentByAdvertisements has nodes and Services selected on a segment, and others not.
+func TestSegmentByAdvertisements(t *testing.T) {
+	section := &config.L2{Advertisements: []config.L2Advertisement{
+		{Pools: []string{"edge"}, NodeSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{"edge": "yes"}}}},
+		{ServiceSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{"app": "web"}}}},
+	}}
+	for name, test := range map[string]struct {
+		pool, app string
+		edge      bool
+		want      string
+	}{
+		"by the node that is selected":            {"edge", "", true, "10.45.0.2"},
+		"no node is selected":                     {"edge", "", false, ""},
+		"another advertisement selects all":       {"edge", "web", false, "10.45.0.1 10.45.0.2"},
+		"a Service of another pool":               {"office", "web", true, "10.45.0.1 10.45.0.2"},
+		"a Service that no advertisement selects": {"office", "", true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster().segment("10.45.0.250/16").node(1, at("10.45.0.1")).node(2, at("10.45.0.2"), func(node *model.Node) {
+				if test.edge {
+					node.Labels = map[string]string{"edge": "yes"}
+				}
+			})
+			c.service("s", false, "10.45.200.1", "n1")
+			of := c.Services[key("s")]
+			of.Labels = map[string]string{"app": test.app}
+			c.Services[key("s")] = of
+			c.PoolOf = func(netip.Addr) string { return test.pool }
+			c.Segments = segmentRules(section)
+			got := onSegment(Desired(c.Input), "10.45.200.1")
+			if got == "" && test.want != "" || !strings.Contains(test.want, got) {
+				t.Errorf("the next hop is %q, want %q", got, test.want)
+			}
+		})
+	}
 }

@@ -231,7 +231,7 @@ func (l *library) peer(n neighbor, restarting bool) *api.Peer {
 	graceful := l.mode == config.GracefulRestart
 	peer := &api.Peer{
 		Conf: &api.PeerConf{
-			NeighborAddress: n.addr.String(), PeerAsn: n.session.asn, AuthPassword: n.session.password, Vrf: n.session.group,
+			NeighborAddress: n.addr.String(), PeerAsn: n.session.asn, LocalAsn: n.session.localASN, AuthPassword: n.session.password, Vrf: n.session.group,
 		},
 		Transport: &api.Transport{RemotePort: uint32(n.session.port)},
 		Timers: &api.Timers{Config: &api.TimersConfig{

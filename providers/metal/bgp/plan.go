@@ -191,6 +191,8 @@ type session struct {
 	// asn is 0 for a router that names it itself; external says that it must not be the speaker's own.
 	asn      uint32
 	external bool
+	// localASN is the speaker's autonomous system for this router; 0 for the speaker's own.
+	localASN uint32
 	port     int32
 	// minTTL is the least TTL of packets from the router; 0 for any.
 	minTTL     int32

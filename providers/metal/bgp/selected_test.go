@@ -123,3 +123,20 @@ func TestSourceSubnetOfMachine(t *testing.T) {
 		t.Errorf("BIRD, which has nothing to do with the subnet: %v", err)
 	}
 }
+
+// TestLocalASN has a speaker with another autonomous system for each router than its own: FRR takes it for internal, BIRD for external.
+func TestLocalASN(t *testing.T) {
+	l := enter(t, plainly)
+	if l == nil {
+		return
+	}
+	frr, bird := frrPeer, birdPeer
+	frr.LocalASN, bird.LocalASN = internal, internal
+	of := section(frr, bird)
+	of.ASN = 64999
+	wanted := services(0, 1, 2)
+	p := startSpeaker(t, l.speaker, l.dir, of)
+	p.announce(t, wanted)
+	l.converges(t, "begin", wanted)
+	up(t, p, "frr", "bird")
+}

@@ -126,7 +126,7 @@ func (s *sessions) expect(settings settings) {
 		is := newNeighbor(configured, addr, settings.groups[configured.Name])
 		missing := settings.missing[addr]
 		different = different || !known || peer.neighbor != is || !slices.Equal(peer.missing, missing)
-		peer.neighbor, peer.own = is, settings.config.ASN
+		peer.neighbor, peer.own = is, settings.config.OwnASN(configured)
 		for _, what := range missing {
 			if !slices.Contains(peer.missing, what) {
 				s.fail(peer, what)

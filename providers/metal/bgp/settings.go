@@ -119,7 +119,7 @@ func newNeighbor(peer *config.BGPPeer, addr netip.Addr, group string) neighbor {
 		name: peer.Name,
 		addr: addr,
 		session: session{
-			group: group, asn: peer.ASN, external: peer.DynamicASN == config.ExternalASN, minTTL: minTTL(peer.TTLSecurityHops),
+			group: group, asn: peer.ASN, external: peer.DynamicASN == config.ExternalASN, localASN: peer.LocalASN, minTTL: minTTL(peer.TTLSecurityHops),
 			port: peer.Port, multihop: peer.EBGPMultihop, source: peer.SourceAddr(),
 			ipv4: slices.Contains(peer.Families, config.IPv4), ipv6: slices.Contains(peer.Families, config.IPv6),
 		},

@@ -18,8 +18,11 @@ import (
 // Announcement says which nodes are the next hops of an address.
 type Announcement struct {
 	// NodeSelector selects the nodes that may be next hops of load balancers. Default: all. Whatever it says, a node labeled
-	// node.kubernetes.io/exclude-from-external-load-balancers is none. Routes to pods are not subject to either.
+	// node.kubernetes.io/exclude-from-external-load-balancers is none, unless IgnoreExcludeLabel is set. Routes to pods are not subject to either.
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
+	// IgnoreExcludeLabel has nodes with the label node.kubernetes.io/exclude-from-external-load-balancers be next hops as others, such as the
+	// control-plane nodes of kubeadm. Default: false.
+	IgnoreExcludeLabel bool `json:"ignoreExcludeLabel,omitempty"`
 	// ClusterNextHops is how many nodes take the traffic of an address of a Service with externalTrafficPolicy Cluster, 1 to 127.
 	// More spread the load wider; fewer spare the routers. Default: 8.
 	ClusterNextHops int `json:"clusterNextHops,omitempty"`
@@ -83,10 +86,28 @@ type L2 struct {
 	Interfaces []string `json:"interfaces,omitempty"`
 	// Pools are the names of the pools whose addresses are answered for. Default: all.
 	Pools []string `json:"pools,omitempty"`
+	// Advertisements say by which nodes and on which interfaces addresses are answered for. Without any, by all nodes on all interfaces. With
+	// some, an address that none selects is not answered for.
+	Advertisements []L2Advertisement `json:"advertisements,omitempty"`
 	// GratuitousInterval is how often all hosts of a segment get the answer for each address without asking, besides after each
 	// change: for routers that keep an answer for hours and missed the announcement of a change. 10s to 1h, or 0s for never. It is two
 	// broadcast frames for each IPv4 address and one multicast frame for each IPv6 address. Default: 1m.
 	GratuitousInterval *metav1.Duration `json:"gratuitousInterval,omitempty"`
+}
+
+// L2Advertisement says which addresses are answered for on segments, and how. Several may select one address: a node is a next hop, and an
+// interface answers, if one of them selects it.
+type L2Advertisement struct {
+	// Pools are the names of the pools of the addresses. Default: all that the section has.
+	Pools []string `json:"pools,omitempty"`
+	// ServiceSelectors select the Services whose addresses are answered for, by their labels; one that matches is enough. Of Services that
+	// share an address, one that is selected is enough. Default: all.
+	ServiceSelectors []metav1.LabelSelector `json:"serviceSelectors,omitempty"`
+	// NodeSelectors select the nodes that may be next hops, by their labels; one that matches is enough. They choose among those of
+	// announcement.nodeSelector. Default: all of these.
+	NodeSelectors []metav1.LabelSelector `json:"nodeSelectors,omitempty"`
+	// Interfaces are the names of the interfaces of replicas on which to answer. Default: all that the section has.
+	Interfaces []string `json:"interfaces,omitempty"`
 }
 
 // The defaults of the section announcement, and its bounds.
@@ -212,9 +233,24 @@ func (l *L2) validate(path *field.Path) field.ErrorList {
 	if every := l.GratuitousInterval; every != nil && every.Duration != 0 {
 		errs = append(errs, validateDuration(path.Child("gratuitousInterval"), every.Duration, minGratuitous, maxGratuitous)...)
 	}
+	errs = append(errs, validateInterfaces(path.Child("interfaces"), l.Interfaces)...)
+	errs = append(errs, validatePoolsOnce(path.Child("pools"), l.Pools)...)
+	for i := range l.Advertisements {
+		one, at := &l.Advertisements[i], path.Child("advertisements").Index(i)
+		errs = append(errs, validateInterfaces(at.Child("interfaces"), one.Interfaces)...)
+		errs = append(errs, validatePoolsOnce(at.Child("pools"), one.Pools)...)
+		errs = append(errs, validateSelectors(at.Child("serviceSelectors"), one.ServiceSelectors)...)
+		errs = append(errs, validateSelectors(at.Child("nodeSelectors"), one.NodeSelectors)...)
+	}
+	return errs
+}
+
+// validateInterfaces says which names are none of interfaces, or are there twice.
+func validateInterfaces(path *field.Path, names []string) field.ErrorList {
+	var errs field.ErrorList
 	seen := map[string]bool{}
-	for i, name := range l.Interfaces {
-		at := path.Child("interfaces").Index(i)
+	for i, name := range names {
+		at := path.Index(i)
 		switch {
 		case name == "" || len(name) > maxInterfaceName:
 			detail := fmt.Sprintf("must be the name of an interface, 1 to %d characters", maxInterfaceName)
@@ -224,9 +260,15 @@ func (l *L2) validate(path *field.Path) field.ErrorList {
 		}
 		seen[name] = true
 	}
-	seen = map[string]bool{}
-	for i, name := range l.Pools {
-		at := path.Child("pools").Index(i)
+	return errs
+}
+
+// validatePoolsOnce says which names of pools are missing, or are there twice.
+func validatePoolsOnce(path *field.Path, names []string) field.ErrorList {
+	var errs field.ErrorList
+	seen := map[string]bool{}
+	for i, name := range names {
+		at := path.Index(i)
 		switch {
 		case name == "":
 			errs = append(errs, field.Required(at, "must be the name of a pool"))

@@ -92,6 +92,9 @@ type BGPPeer struct {
 	Address string `json:"address"`
 	// ASN is the autonomous system of the router. It is required unless DynamicASN is there.
 	ASN uint32 `json:"asn,omitempty"`
+	// LocalASN is the autonomous system that the speaker has for this router. A router in the same one is internal. Default: asn
+	// of the section.
+	LocalASN uint32 `json:"localASN,omitempty"`
 	// DynamicASN stands in the place of ASN: Internal for a router in the speaker's own autonomous system, External for one in any other,
 	// which it names itself. A router that says External and names the speaker's own is served, and its status has the problem WrongASN.
 	DynamicASN DynamicASN `json:"dynamicASN,omitempty"`
@@ -174,7 +177,7 @@ func (b *BGP) setDefaults() {
 	for i := range b.Peers {
 		b.Peers[i].setDefaults()
 		if b.Peers[i].DynamicASN == InternalASN {
-			b.Peers[i].ASN = cmp.Or(b.Peers[i].ASN, b.ASN)
+			b.Peers[i].ASN = cmp.Or(b.Peers[i].ASN, b.OwnASN(&b.Peers[i]))
 		}
 	}
 	for i := range b.Advertisements {
@@ -202,6 +205,9 @@ func (p *BGPPeer) setDefaults() {
 func setDuration(duration *metav1.Duration, value time.Duration) {
 	duration.Duration = cmp.Or(duration.Duration, value)
 }
+
+// OwnASN returns the autonomous system that the speaker has for a router.
+func (b *BGP) OwnASN(peer *BGPPeer) uint32 { return cmp.Or(peer.LocalASN, b.ASN) }
 
 // RouterAddr returns the BGP identifier, or an address that is not valid when it is to be derived.
 func (b *BGP) RouterAddr() netip.Addr {
@@ -317,7 +323,7 @@ func (b *BGP) validatePeers(path *field.Path) field.ErrorList {
 			errs = append(errs, field.Duplicate(at.Child("name"), peer.Name))
 		}
 		names[peer.Name] = true
-		errs = append(errs, peer.validate(at, b.ASN)...)
+		errs = append(errs, peer.validate(at, b.OwnASN(peer))...)
 		if peer.BFD != nil && b.Mode == GracefulRestart {
 			errs = append(errs, field.Invalid(at.Child("bfd"), "set",
 				"does not go with mode GracefulRestart: BFD ends with the process, and a router would not wait for its return"))

@@ -212,3 +212,19 @@ func TestParseCommunities(t *testing.T) {
 		t.Errorf("%x, %v, %v", standard, large, err)
 	}
 }
+
+// What is internal follows from the autonomous system that the speaker has for the router.
+func TestLocalASN(t *testing.T) {
+	const head = "apiVersion: metal.mooring.dev/v1alpha1\nkind: MetalCloudConfig\nbgp:\n  asn: 64512\n  peers:\n"
+	read := func(peer string) (*CloudConfig, error) { return Read(strings.NewReader(head+"  - "+peer), ".") }
+	made, err := read("{address: 192.0.2.1, localASN: 65010, dynamicASN: Internal}")
+	if err != nil || made.BGP.Peers[0].ASN != 65010 {
+		t.Errorf("an internal router has another autonomous system: %v", err)
+	}
+	if _, err := read("{address: 192.0.2.1, asn: 64512, localASN: 65010, ebgpMultihop: 2}"); err != nil {
+		t.Errorf("a router in the section's autonomous system is external: %v", err)
+	}
+	if _, err := read("{address: 192.0.2.1, asn: 65010, localASN: 65010, ebgpMultihop: 2}"); err == nil {
+		t.Error("a router in the speaker's autonomous system for it is internal")
+	}
+}

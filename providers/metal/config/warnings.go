@@ -69,6 +69,13 @@ func (c *CloudConfig) warnOfPools(found *warnings) {
 			found.add(field.NewPath("l2", "pools").Index(i), "there is no pool %q", name)
 		}
 	}
+	for i := range c.L2.Advertisements {
+		for j, name := range c.L2.Advertisements[i].Pools {
+			if !known[name] {
+				found.add(field.NewPath("l2", "advertisements").Index(i).Child("pools").Index(j), "there is no pool %q", name)
+			}
+		}
+	}
 	if len(c.L2.Pools) == 0 || c.BGP != nil {
 		return
 	}
@@ -103,12 +110,12 @@ func (b *BGP) warn(found *warnings, path *field.Path) {
 	external := true
 	for i := range b.Peers {
 		peer, at := &b.Peers[i], path.Child("peers").Index(i)
-		external = external && peer.ASN != b.ASN
+		external = external && peer.ASN != b.OwnASN(peer)
 		if peer.BFD == nil && peer.HoldTime.Duration > patientHoldTime {
 			found.add(at.Child("holdTime"), "this router goes on using what a replica said that died without a word for %s; bfd would notice within a second",
 				peer.HoldTime.Duration)
 		}
-		if peer.LocalPreference != nil && peer.ASN != b.ASN {
+		if peer.LocalPreference != nil && peer.ASN != b.OwnASN(peer) {
 			found.add(at.Child("localPreference"), "an external router never sees it")
 		}
 		if source := peer.SourceAddr(); source.IsValid() {

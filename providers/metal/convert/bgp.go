@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -28,7 +29,7 @@ func (c *conversion) convertBGP() {
 		}
 		return
 	}
-	c.config.BGP = &config.BGP{ASN: c.from.peers[0].Spec.MyASN}
+	c.config.BGP = &config.BGP{ASN: c.usualASN()}
 	selectors := map[string][]metav1.LabelSelector{}
 	for i := range c.from.peers {
 		from := &c.from.peers[i]
@@ -66,6 +67,24 @@ func (c *conversion) convertBGP() {
 	c.notes.add(Action, "BGPPeer", "", "routers get one session from each replica of Mooring, with ADD-PATH, and none from the nodes: "+
 		"configure the addresses of the replicas as neighbors (docs/how-to/metal-routers.md)")
 }
+
+// usualASN is the autonomous system that most peers have for the speaker, of several the one of the first.
+func (c *conversion) usualASN() uint32 {
+	counts := map[uint32]int{}
+	for i := range c.from.peers {
+		counts[c.from.peers[i].ownASN()]++
+	}
+	usual := c.from.peers[0].ownASN()
+	for i := range c.from.peers {
+		if asn := c.from.peers[i].ownASN(); counts[asn] > counts[usual] {
+			usual = asn
+		}
+	}
+	return usual
+}
+
+// ownASN is the autonomous system that the speaker has for a peer.
+func (p *bgpPeer) ownASN() uint32 { return cmp.Or(p.Spec.LocalASN, p.Spec.MyASN) }
 
 // unused notes the profiles and communities that are not in the config: those that no peer names, and all without a section bgp.
 func (c *conversion) unused() {

@@ -38,6 +38,9 @@ func (c *conversion) peer(from *bgpPeer) (config.BGPPeer, bool) {
 	if !c.possible(from, note) {
 		return made, false
 	}
+	if own := from.ownASN(); own != c.config.BGP.ASN {
+		made.LocalASN = own
+	}
 	addr, _ := netip.ParseAddr(spec.PeerAddress)
 	if family := config.IPv4; !spec.DualStackAddressFamily {
 		if !addr.Is4() {
@@ -47,7 +50,7 @@ func (c *conversion) peer(from *bgpPeer) (config.BGPPeer, bool) {
 	}
 	made.PasswordFile = c.password(from, note)
 	convertTimers(&made, from, note)
-	switch internal := made.DynamicASN == config.InternalASN || made.ASN == spec.MyASN; {
+	switch internal := made.DynamicASN == config.InternalASN || made.ASN == from.ownASN(); {
 	case spec.EBGPMultiHop && !internal:
 		made.EBGPMultihop = mostHops
 		note(Info, "spec.ebgpMultiHop", "if it is there only because the router wants packets with a TTL of 255, ttlSecurityHops: 1 in its place says so, and "+
@@ -88,8 +91,6 @@ func (c *conversion) possible(from *bgpPeer, note note) bool {
 	}
 	refuse(spec.Interface != "", "spec.interface", "sessions without addresses (unnumbered) are not there; give the router an address")
 	refuse(spec.VRF != "", "spec.vrf", "a replica speaks in one routing table; run it in that of the VRF")
-	refuse(spec.LocalASN != 0 && spec.LocalASN != spec.MyASN, "spec.localASN", "the speaker has one autonomous system, %d", c.config.BGP.ASN)
-	refuse(spec.MyASN != c.config.BGP.ASN, "spec.myASN", "is %d, and the speaker has one autonomous system, %d, that of %s", spec.MyASN, c.config.BGP.ASN, c.from.peers[0].name())
 	refuse(!slices.Contains([]string{"", "internal", "external"}, spec.DynamicASN), "spec.dynamicASN", "%q is neither internal nor external", spec.DynamicASN)
 	refuse(spec.DynamicASN != "" && spec.PeerASN != 0, "spec.dynamicASN", "there is a peerASN besides, and MetalLB takes one of both")
 	refuse(spec.PeerASN == 0 && spec.DynamicASN == "", "spec.peerASN", "is missing, and there is no dynamicASN")

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/routing"
 )
 
@@ -38,25 +39,32 @@ func TestPlan(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		table         routing.Table
-		pools         []string
+		settings      config.L2
 		want, problem string
 	}{
-		"on the network":           {tableOf("10.0.0.200 by 10.0.0.11"), nil, "10.0.0.200 on eth0 by 10.0.0.11", ""},
-		"IPv6":                     {tableOf("fd00::200 by fd00::11"), nil, "fd00::200 on eth0 by fd00::11", ""},
-		"by this machine":          {tableOf("10.1.0.200 by 10.1.0.2"), nil, "10.1.0.200 on eth1 by 10.1.0.2", ""},
-		"on no network":            {tableOf("192.0.2.1 by 10.0.0.11"), nil, "", problemNoNetwork},
-		"a network of one address": {tableOf("10.2.0.2 by 10.2.0.2"), nil, "", problemOwn},
-		"the machine's own":        {tableOf("10.0.0.2 by 10.0.0.11"), nil, "", problemOwn},
-		"a next hop elsewhere":     {tableOf("10.0.0.200 by 10.1.0.11"), nil, "", problemNoNextHop},
+		"on the network":           {tableOf("10.0.0.200 by 10.0.0.11"), config.L2{}, "10.0.0.200 on eth0 by 10.0.0.11", ""},
+		"IPv6":                     {tableOf("fd00::200 by fd00::11"), config.L2{}, "fd00::200 on eth0 by fd00::11", ""},
+		"by this machine":          {tableOf("10.1.0.200 by 10.1.0.2"), config.L2{}, "10.1.0.200 on eth1 by 10.1.0.2", ""},
+		"on no network":            {tableOf("192.0.2.1 by 10.0.0.11"), config.L2{}, "", problemNoNetwork},
+		"a network of one address": {tableOf("10.2.0.2 by 10.2.0.2"), config.L2{}, "", problemOwn},
+		"the machine's own":        {tableOf("10.0.0.2 by 10.0.0.11"), config.L2{}, "", problemOwn},
+		"a next hop elsewhere":     {tableOf("10.0.0.200 by 10.1.0.11"), config.L2{}, "", problemNoNextHop},
 		"no next hop": {routing.Table{netip.MustParsePrefix("10.0.0.200/32"): {Prefix: netip.MustParsePrefix("10.0.0.200/32"),
-			NextHops: []netip.Addr{addr("10.1.0.11")}, Kind: routing.ServiceAddress, Pool: "public"}}, nil, "", problemNoNextHop},
-		"of the pool":     {tableOf("10.0.0.200 by 10.0.0.11"), []string{"public"}, "10.0.0.200 on eth0 by 10.0.0.11", ""},
-		"of another pool": {tableOf("10.0.0.200 by 10.0.0.11"), []string{"other"}, "", ""},
+			NextHops: []netip.Addr{addr("10.1.0.11")}, Kind: routing.ServiceAddress, Pool: "public"}}, config.L2{}, "", problemNoNextHop},
+		"of the pool":     {tableOf("10.0.0.200 by 10.0.0.11"), config.L2{Pools: []string{"public"}}, "10.0.0.200 on eth0 by 10.0.0.11", ""},
+		"of another pool": {tableOf("10.0.0.200 by 10.0.0.11"), config.L2{Pools: []string{"other"}}, "", ""},
+		"on an interface that is selected": {tableOf("10.0.0.200 by 10.0.0.11"),
+			config.L2{Advertisements: []config.L2Advertisement{{Interfaces: []string{"eth1"}}, {Pools: []string{"public"}, Interfaces: []string{"eth0"}}}},
+			"10.0.0.200 on eth0 by 10.0.0.11", ""},
+		"on another interface than is selected": {tableOf("10.0.0.200 by 10.0.0.11"),
+			config.L2{Advertisements: []config.L2Advertisement{{Interfaces: []string{"eth1"}}, {Pools: []string{"other"}}}}, "", problemNoNetwork},
+		"of a pool that no advertisement selects": {tableOf("10.0.0.200 by 10.0.0.11"),
+			config.L2{Advertisements: []config.L2Advertisement{{Pools: []string{"other"}}}}, "", ""},
 		"pods are not answered for": {routing.Table{netip.MustParsePrefix("10.0.0.128/25"): {Prefix: netip.MustParsePrefix("10.0.0.128/25"),
-			NextHops: []netip.Addr{addr("10.0.0.11")}, Kind: routing.PodCIDR}}, nil, "", ""},
+			NextHops: []netip.Addr{addr("10.0.0.11")}, Kind: routing.PodCIDR}}, config.L2{}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assigned, problems := plan(test.table, networks, test.pools)
+			assigned, problems := plan(test.table, networks, restrictionOf(test.settings))
 			var got, problem string
 			for addr, to := range assigned {
 				got = fmt.Sprintf("%s on %s by %s", addr, to.network, to.nextHop)

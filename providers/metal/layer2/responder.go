@@ -175,6 +175,15 @@ func (r *Responder) Run(ctx context.Context) {
 	r.metrics.addresses.Reset()
 }
 
+// restrictionOf returns what settings say of pools and interfaces.
+func restrictionOf(settings config.L2) restriction {
+	only := restriction{pools: settings.Pools}
+	for i := range settings.Advertisements {
+		only.advertisements = append(only.advertisements, rule{settings.Advertisements[i].Pools, settings.Advertisements[i].Interfaces})
+	}
+	return only
+}
+
 // look plans anew and has it done.
 func (r *Responder) look(ctx context.Context) {
 	log := logr.FromContextOrDiscard(ctx).WithName("l2")
@@ -187,7 +196,7 @@ func (r *Responder) look(ctx context.Context) {
 		return
 	}
 	r.see(networks)
-	assigned, problems := plan(announced, networks, settings.Pools)
+	assigned, problems := plan(announced, networks, restrictionOf(settings))
 	parts := map[string]map[netip.Addr]netip.Addr{}
 	for addr, part := range assigned {
 		if parts[part.network] == nil {

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -21,6 +22,8 @@ type Delivery struct {
 	// Routers is how many routers the address is for with which the leader is to have a session, and Took how many of them it was
 	// announced to.
 	Routers, Took int
+	// TookBy are the names of these.
+	TookBy []string
 	// Missing says of each other one why not, as "rack-1 does not answer".
 	Missing []string
 	// Elsewhere is how many more routers the address is for that only other replicas are to have a session with.
@@ -77,6 +80,41 @@ func (d *Delivery) to() string {
 			counted(d.Elsewhere, "router", "routers"))
 	}
 	return text
+}
+
+// most are how many next hops and routers the event of an address names.
+const most = 8
+
+// Where says for each address that is announced which pool it is of, by which next hops and to which routers: an event has what would make a
+// condition change with each node.
+func (s ServiceState) Where() string {
+	var all []string
+	for _, address := range s.Addresses {
+		if !address.announced() {
+			continue
+		}
+		hops := make([]string, len(address.NextHops))
+		for i, hop := range address.NextHops {
+			hops[i] = hop.String()
+		}
+		text := fmt.Sprintf("%s: pool %s, next hops %s", address.Addr, cmp.Or(address.Pool, "none"), firstOf(hops))
+		if address.Delivery != nil && len(address.Delivery.TookBy) > 0 {
+			text += ", routers " + firstOf(address.Delivery.TookBy)
+		}
+		if address.Delivery != nil && address.Delivery.OnSegment {
+			text += ", answered for on the segment"
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, "; ")
+}
+
+// firstOf lists the first of some names.
+func firstOf(names []string) string {
+	if more := len(names) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
+	}
+	return strings.Join(names, ", ")
 }
 
 // noSession says that nobody has an address that has next hops.

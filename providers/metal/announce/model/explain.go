@@ -68,7 +68,7 @@ func (a AddressState) message() string {
 	case NoSession:
 		return a.noSession(name)
 	case NotAnswered:
-		return name + " is not announced: " + cmp.Or(a.Delivery.Unanswered, "l2.pools does not name its pool")
+		return name + " is not announced: " + cmp.Or(a.Delivery.Unanswered, "neither l2.pools nor l2.advertisements name its pool")
 	case NoEndpoints:
 		return name + " is not announced: the Service has no endpoint of this family that is ready"
 	case NoNextHop:
