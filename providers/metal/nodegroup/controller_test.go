@@ -1,6 +1,7 @@
 package nodegroup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -110,7 +112,7 @@ func newBench(t *testing.T, client *fake.Clientset, on ...string) *bench {
 	controller, err := New(Options{
 		Config: func() *config.CloudConfig { return current }, Client: client.CoreV1(), Leases: client.CoordinationV1(),
 		Nodes: watches.Core().V1().Nodes(), Recorder: record.NewFakeRecorder(1000), Observe: b.bmcs.observe, BMC: b.bmcs,
-		MachinesOf: func(node *v1.Node) []string { return []string{node.Name} }, Self: func() (self.Replica, error) { return self.Replica{}, nil },
+		MachinesOf: func(node *v1.Node) []string { return []string{cmp.Or(node.Status.NodeInfo.SystemUUID, node.Name)} }, Self: func() (self.Replica, error) { return self.Replica{}, nil },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -293,6 +295,28 @@ func TestCallsNameTheirGroup(t *testing.T) {
 		}
 		if b.GoesToSleep("a") || !b.GoesToSleep("b") || !b.Sleeps("b") {
 			t.Error("a is on and b is off")
+		}
+	})
+}
+
+// The kubelet of another node says that it is a machine of the group, with more than any has: the template is like the node that the inventory
+// names.
+func TestATemplateIsLikeANodeOfTheInventory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sized := func(name, machine, amount string) *v1.Node {
+			node := nodeOf(name)
+			node.Status.NodeInfo.SystemUUID = machine
+			node.Status.Capacity = v1.ResourceList{v1.ResourceCPU: resource.MustParse(amount)}
+			node.Status.Allocatable = node.Status.Capacity
+			return node
+		}
+		b := newBench(t, fake.NewClientset(sized("0-evil", "a", "1000"), sized("b", "", "8")), "a", "b")
+		template, err := b.NodeGroupTemplate(t.Context(), "g")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := template.Status.Allocatable.Cpu().String(); got != "8" {
+			t.Errorf("the template has %s CPUs", got)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package nodegroup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -203,7 +204,8 @@ func labelsOf(g group) map[string]string {
 	return common
 }
 
-// likeANode gives a template the capacity of a node of the group. The error is ErrNotImplemented if the group has no node.
+// likeANode gives a template the capacity of a node of the group, of one that the inventory names where there is one: a kubelet chooses all
+// by which its node counts as a machine but the name. The error is ErrNotImplemented if the group has no node.
 func (c *Controller) likeANode(g group, template *v1.Node) error {
 	c.mu.Lock()
 	leads := !c.begun.IsZero()
@@ -215,7 +217,11 @@ func (c *Controller) likeANode(g group, template *v1.Node) error {
 	if err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
-	slices.SortFunc(nodes, func(a, b *v1.Node) int { return strings.Compare(a.Name, b.Name) })
+	named := map[string]int{}
+	for _, m := range g.machines {
+		named[m.Name] = -1
+	}
+	slices.SortFunc(nodes, func(a, b *v1.Node) int { return cmp.Or(named[a.Name]-named[b.Name], strings.Compare(a.Name, b.Name)) })
 	for _, node := range nodes {
 		if node.Status.Capacity == nil || node.Status.Allocatable == nil {
 			continue
