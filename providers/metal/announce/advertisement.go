@@ -193,7 +193,7 @@ func (a *Advertising) advertise(in Input, out *Output) {
 		}
 	}
 	for addr, services := range sharing {
-		states[addr] = run.address(out.Table, states[addr], services)
+		states[addr] = run.address(out.Table, states[addr], deciding(services))
 	}
 	for key, service := range in.Services {
 		for i, addr := range service.Addresses {

@@ -19,6 +19,15 @@ func (c *cluster) affine(name string) *cluster {
 	return c
 }
 
+// to puts a Service into another namespace.
+func (c *cluster) to(namespace, name string) *cluster {
+	service, from := c.Services[key(name)], key(name)
+	service.Key.Namespace = namespace
+	c.Services[service.Key], c.Endpoints[service.Key] = service, c.Endpoints[from]
+	delete(c.Services, from)
+	return c
+}
+
 // TestSessionAffinity has one next hop for Services with session affinity: routers spread the connections of a client over several, and
 // each node chooses a pod by itself.
 func TestSessionAffinity(t *testing.T) {
@@ -33,6 +42,8 @@ func TestSessionAffinity(t *testing.T) {
 		"policy Local":                {nodes().service("s", true, vip, all...).affine("s"), 1},
 		"without":                     {nodes().service("s", true, vip, all...), 4},
 		"an address that is shared":   {nodes().service("s", true, vip, all...).service("t", true, vip, all...).affine("t"), 1},
+		"shared by another's":         {nodes().service("s", false, vip, all...).service("t", false, vip, all...).affine("t").to("tenant", "t"), 2},
+		"both namespaces have it":     {nodes().service("s", false, vip, all...).affine("s").service("t", false, vip, all...).affine("t").to("tenant", "t"), 1},
 		"no endpoints":                {nodes().service("s", true, vip).affine("s"), 0},
 		"another Service has it only": {nodes().service("s", true, vip, all...).service("t", true, "192.0.2.2", all...).affine("t"), 4},
 	} {
@@ -60,6 +71,16 @@ func TestSessionAffinity(t *testing.T) {
 	object.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
 	if affine, _ := serviceOf(object); !affine.Affinity {
 		t.Error("sessionAffinity ClientIP is not seen")
+	}
+}
+
+// TestWhoTurnsToLocalChoosesNothing has a tenant turn a Service to Local that shares the address of another namespace: the other's next hops stay.
+func TestWhoTurnsToLocalChoosesNothing(t *testing.T) {
+	const vip = "192.0.2.1"
+	c := newCluster().node(1).node(2).node(3).service("s", false, vip, "n1", "n2").service("t", true, vip, "n3").to("tenant", "t")
+	want := announced(Desired(newCluster().node(1).node(2).node(3).service("s", false, vip, "n1", "n2").Input), vip)
+	if got := announced(Desired(c.Input), vip); got != want || got == "" {
+		t.Errorf("next hops %q, want %q", got, want)
 	}
 }
 

@@ -226,6 +226,7 @@ func (in Input) announceServices(out *Output) {
 	}
 	states, owners := make(map[netip.Addr]model.AddressState, len(sharing)), in.owners()
 	for addr, services := range sharing {
+		services = deciding(services)
 		if owner, is := owners[addr]; is {
 			states[addr] = model.AddressState{Addr: addr, Pool: in.pool(addr), Reason: model.NodeAddress, Owner: owner}
 			continue
@@ -399,16 +400,37 @@ func (in Input) hops(states map[string]model.NodeState,
 	return result
 }
 
+// deciding returns the Services that choose the next hops of an address. Namespaces share one with policy Cluster only: a Service that was
+// turned to Local since chooses none for the others.
+func deciding(services []model.Service) []model.Service {
+	across := slices.ContainsFunc(services, func(service model.Service) bool { return service.Key.Namespace != services[0].Key.Namespace })
+	local := func(service model.Service) bool { return service.Local }
+	if !across || !slices.ContainsFunc(services, func(service model.Service) bool { return !local(service) }) {
+		return services
+	}
+	return slices.DeleteFunc(services, local)
+}
+
 // unlimited is what announce is told where the settings alone bound the next hops.
 const unlimited = routing.MaxNextHops
 
 // mostFor returns how many next hops an address of these Services has at most for routers that spread the connections of a client: with
-// session affinity one, as a node does not know which pod another node has chosen.
+// session affinity one, as a node does not know which pod another node has chosen. It takes all namespaces that share the address: no tenant
+// leaves another with one node.
 func mostFor(services []model.Service) int {
-	if slices.ContainsFunc(services, func(service model.Service) bool { return service.Affinity }) {
-		return 1
+	affine := map[string]bool{}
+	for _, service := range services {
+		affine[service.Key.Namespace] = affine[service.Key.Namespace] || service.Affinity
 	}
-	return unlimited
+	for _, wanted := range affine {
+		if !wanted {
+			return unlimited
+		}
+	}
+	if len(affine) == 0 {
+		return unlimited
+	}
+	return 1
 }
 
 // announce chooses the next hops of an address that these Services have, as many as most.

@@ -157,10 +157,10 @@ func (s *State) choose(r Request, family corev1.IPFamily) (netip.Addr, []Note, *
 }
 
 // leaves reports whether a Service gives up an address because it asks for another pool, or because it asks for a port that another Service
-// has with which it shares. A pool that there is no more is no reason, nor is an address that is in none: it may have been that pool's when the
+// has with which it shares, or no longer shares with it. A pool that there is no more is no reason, nor is an address that is in none: it may have been that pool's when the
 // Service got it.
 func (s *State) leaves(r Request, held netip.Addr) bool {
-	if !r.settled() && s.loses(held, &r.Holder) != nil {
+	if lost := s.loses(held, &r.Holder); lost != nil && (lost.Turned || !r.settled()) {
 		return true
 	}
 	from := s.pools.of(held)
@@ -171,7 +171,10 @@ func (s *State) leaves(r Request, held netip.Addr) bool {
 func (s *State) keep(r Request, addr netip.Addr) (netip.Addr, []Note, *RefusedError) {
 	if lost := s.loses(addr, &r.Holder); lost != nil {
 		why := "is older"
-		if lost.Winner.Created.After(r.Created) {
+		switch {
+		case lost.Turned:
+			why = "shares it as before"
+		case lost.Winner.Created.After(r.Created):
 			why = "had the port first"
 		}
 		return addr, nil, refuse(Conflict, FamilyOf(addr), "%s is also the address of the Service %s, which %s and keeps it: %s",

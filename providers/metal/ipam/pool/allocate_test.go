@@ -327,6 +327,39 @@ func TestWhoHasThePortKeepsIt(t *testing.T) {
 	}
 }
 
+// The author of the older Service no longer shares with another namespace: the older Service leaves the address, and the other keeps it.
+func TestWhoTurnsLeaves(t *testing.T) {
+	for name, turn := range map[string]func(*Holder){
+		"no key":       func(h *Holder) { h.SharingKey = "" },
+		"policy Local": func(h *Holder) { h.Backend = "evil/app=a" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := NewState(compiledPools(t, []config.Pool{{Name: "public", Addresses: []string{"192.0.2.0/24"}}}))
+			squatter, shop := holderNamed("a-squatter", shares("public", 81)), holderNamed("z-shop", shares("public", 443))
+			squatter.Service.Namespace = "evil"
+			ip := addrs("192.0.2.0")
+			s.Set(squatter, ip, ip)
+			s.Set(shop, ip, ip)
+			turn(&squatter)
+			asking := Request{Holder: squatter, Families: []corev1.IPFamily{v4}, Held: ip}
+			if grant, err := Allocate(s, asking); err != nil || slices.Equal(grant.Addresses, ip) {
+				t.Errorf("the squatter gets %v, %v", grant.Addresses, err)
+			}
+			asking.Asked = ip
+			if _, err := Allocate(s, asking); err == nil || !strings.Contains(err.Error(), "which shares it as before and keeps it") {
+				t.Errorf("the squatter that asks for the address gets %v", err)
+			}
+			for _, edit := range []func(*Holder){func(*Holder) {}, func(h *Holder) { *h = holderNamed("a-squatter", shares("another", 81)); h.Service.Namespace = "evil" }} {
+				edit(&squatter)
+				s.Set(squatter, ip, ip) // another replica has only seen the objects
+				if grant, err := Allocate(s, Request{Holder: shop, Families: []corev1.IPFamily{v4}, Held: ip}); err != nil || !slices.Equal(grant.Addresses, ip) {
+					t.Errorf("beside %+v the other one gets %v, %v", squatter, grant.Addresses, err)
+				}
+			}
+		})
+	}
+}
+
 // Of the Services that claim one address the oldest keeps it, with those that can share it with all before them.
 func TestLosers(t *testing.T) {
 	state := NewState(compiledPools(t, examples()))

@@ -56,12 +56,13 @@ func (h *Holder) settled() bool {
 	return h.SharingKey == "" || len(h.Granted) == 0 || !slices.ContainsFunc(h.Ports, func(port Port) bool { return !slices.Contains(h.Granted, port) })
 }
 
-// obstacle says why two Services cannot share an address, empty if they can.
-func (h *Holder) obstacle(other *Holder) string {
+// obstacle says why two Services cannot share an address, empty if they can. Two of different namespaces that have it both had one key once: that
+// the author of one chose another since costs the other nothing.
+func (h *Holder) obstacle(other *Holder, haveIt bool) string {
 	switch {
 	case h.SharingKey == "" || other.SharingKey == "":
 		return "it does not share"
-	case h.SharingKey != other.SharingKey:
+	case h.SharingKey != other.SharingKey && (!haveIt || h.Service.Namespace == other.Service.Namespace):
 		return "its sharing key is another"
 	case h.Backend != other.Backend:
 		return "its external traffic policy is another, or Local with another selector"
@@ -245,6 +246,8 @@ type Loser struct {
 	// Winner is who keeps the address, and Obstacle why they cannot share it.
 	Winner   Holder
 	Obstacle string
+	// Turned says that the loser has given up what it needs to share with the other namespaces that have the address.
+	Turned bool
 }
 
 // Losers returns the Services that claim an address and may not have it, in order. The oldest that has what it was granted keeps it, and with
@@ -275,14 +278,25 @@ func (s *State) loses(addr netip.Addr, holder *Holder) *Loser {
 	return nil
 }
 
-// resolve returns those of the claimants of one address that do not keep it.
+// turned reports whether a Service no longer shares with other namespaces: that takes a key, and the policy Cluster.
+func (h *Holder) turned() bool { return h.SharingKey == "" || h.Backend != "" }
+
+// resolve returns those of the claimants of one address that do not keep it. Claimants of several namespaces could share it when they got it:
+// who has turned since comes last, as who takes a port.
 func resolve(claimants []*Holder) []Loser {
-	slices.SortFunc(claimants, (*Holder).compare)
+	across := slices.ContainsFunc(claimants, func(one *Holder) bool { return one.Service.Namespace != claimants[0].Service.Namespace })
+	rank := func(h *Holder) int {
+		if across && h.turned() {
+			return 1
+		}
+		return 0
+	}
+	slices.SortFunc(claimants, func(a, b *Holder) int { return cmp.Or(rank(a)-rank(b), a.compare(b)) })
 	var keepers []*Holder
 	var losers []Loser
 	for _, one := range claimants {
-		if winner, obstacle := firstObstacle(keepers, one); winner != nil {
-			losers = append(losers, Loser{*one, *winner, obstacle})
+		if winner, obstacle := firstObstacle(keepers, one, true); winner != nil {
+			losers = append(losers, Loser{*one, *winner, obstacle, across && one.turned() && !winner.turned()})
 			continue
 		}
 		keepers = append(keepers, one)
@@ -300,13 +314,13 @@ func (s *State) bars(addr netip.Addr, holder *Holder) (*Holder, string) {
 		}
 	}
 	slices.SortFunc(present, (*Holder).compare)
-	return firstObstacle(present, holder)
+	return firstObstacle(present, holder, false)
 }
 
-// firstObstacle returns the first of some Services that another one cannot share with, and why.
-func firstObstacle(among []*Holder, with *Holder) (*Holder, string) {
+// firstObstacle returns the first of some Services that another one cannot share with, and why. HaveIt says that they all have the address.
+func firstObstacle(among []*Holder, with *Holder, haveIt bool) (*Holder, string) {
 	for _, one := range among {
-		if obstacle := one.obstacle(with); obstacle != "" {
+		if obstacle := one.obstacle(with, haveIt); obstacle != "" {
 			return one, obstacle
 		}
 	}
