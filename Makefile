@@ -129,8 +129,8 @@ DRAWS ?= 100
 MOVES ?= 1000
 
 .PHONY: adversary
-adversary: preflight ## Try what a stolen kubelet credential can do to a cluster: make adversary SEED=1 MOVES=1000
-	@CGO_ENABLED=0 $(GO) test -trimpath -vet=off -count=1 -v -timeout 60m ./dev/adversary -run TestAStolenKubelet $(ARGS) -seed=$(SEED) -moves=$(MOVES)
+adversary: preflight ## Try what a stolen kubelet credential and a tenant can do to a cluster: make adversary SEED=1 MOVES=1000
+	@CGO_ENABLED=0 $(GO) test -trimpath -vet=off -count=1 -v -timeout 60m ./dev/adversary -run 'TestAStolenKubelet|TestATenant' $(ARGS) -seed=$(SEED) -moves=$(MOVES)
 
 .PHONY: simulate
 simulate: preflight ## Run both managers on random plugins, clouds and clusters in virtual time: make simulate SEED=1 DRAWS=100

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-ccm/mooring/ccm"
 	"github.com/mooring-ccm/mooring/deploy"
@@ -51,7 +52,7 @@ const (
 func TestAStolenKubelet(t *testing.T) {
 	t.Logf("seed %d, %d moves", *seed, *moves)
 	cloud := simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(nodes)})
-	startManager(t, cloud)
+	startManager(t, deploy.ServingCertificateRBAC, cloud.ConfigFile, "--cloud-provider=sim", "--controllers=*,"+servingcertificate.Name)
 	names := startNodes(t)
 	service := createService(t)
 	poll.Within(t, 2*time.Minute, "the cluster is whole", func(ctx context.Context) error { return whole(ctx, cloud, service) })
@@ -65,36 +66,50 @@ func TestAStolenKubelet(t *testing.T) {
 	must.NoError(t, err)
 	a.vip = current.Status.LoadBalancer.Ingress[0].IP
 
-	before := observe(t, cloud, a)
-	made, refusals := map[string]int{}, map[string]error{}
-	all := allMoves()
+	made := play(t, a.draw, a.moves(), func() any { return observe(t, cloud, a) })
+	for _, never := range []string{"write the node of another", "delete the node of another", "write the manager's lease"} {
+		if made[never] > 0 {
+			t.Errorf("%d times the API server let a kubelet %s: this test does not stand on what it says", made[never], never)
+		}
+	}
+}
+
+// move is one thing that an adversary tries. Many are refused by the API server, which is no failure.
+type move struct {
+	name string
+	try  func(context.Context) error
+}
+
+// play makes moves that are drawn, holds what is observed after each, and for a while after the last, against what was before the first, and
+// returns how often the API server let each through.
+func play(t *testing.T, draw *mathrand.Rand, all []move, observe func() any) (made map[string]int) {
+	t.Helper()
+	before := observe()
+	made = map[string]int{}
+	refusals := map[string]error{}
 	for range *moves {
-		next := all[a.draw.IntN(len(all))]
-		if err := next.try(a, t.Context()); err == nil {
+		next := all[draw.IntN(len(all))]
+		if err := next.try(t.Context()); err == nil {
 			made[next.name]++
 		} else if !refused(err) {
 			t.Fatalf("%s: %v", next.name, err)
 		} else if refusals[next.name] == nil {
 			refusals[next.name] = err
 		}
-		if diff := cmp.Diff(before, observe(t, cloud, a)); diff != "" {
+		if diff := cmp.Diff(before, observe()); diff != "" {
 			t.Fatalf("after %q others are not as they were (-before +after):\n%s", next.name, diff)
 		}
 	}
 	for until := time.Now().Add(settles); time.Now().Before(until); {
-		if diff := cmp.Diff(before, observe(t, cloud, a)); diff != "" {
+		if diff := cmp.Diff(before, observe()); diff != "" {
 			t.Fatalf("after all moves others are not as they were (-before +after):\n%s", diff)
 		}
 	}
 	t.Logf("the API server let these moves through: %v; refused for the first time: %v", made, refusals)
-	for _, never := range []string{"write the node of another", "delete the node of another", "write the manager's lease"} {
-		if made[never] > 0 {
-			t.Errorf("%d times the API server let a kubelet %s: this test does not stand on what it says", made[never], never)
-		}
-	}
 	if *moves >= 100 && len(made) < 5 {
 		t.Errorf("only these moves were let through: %v", slices.Sorted(maps.Keys(made)))
 	}
+	return made
 }
 
 // refused reports whether the API server refused a move, as it does with many.
@@ -204,18 +219,18 @@ func overlapsVictim(destination string, victims []victim) bool {
 	return err == nil && slices.ContainsFunc(victims, func(v victim) bool { return netip.MustParsePrefix(v.podCIDR).Overlaps(prefix) })
 }
 
-func startManager(t *testing.T, cloud *simtest.Cloud) {
+// startManager runs a manager with the rights that are shipped for it until the test ends.
+func startManager(t *testing.T, rights []byte, cloudConfig string, flags ...string) {
 	t.Helper()
-	must.NoError(t, cluster.Apply(t.Context(), deploy.ServingCertificateRBAC))
+	must.NoError(t, cluster.Apply(t.Context(), rights))
 	kubeconfig, err := cluster.ServiceAccountKubeconfig(t.Context(), metav1.NamespaceSystem, "cloud-controller-manager")
 	must.NoError(t, err)
 	port, err := program.FreePort()
 	must.NoError(t, err)
-	manager := harness.Manager{Kubeconfig: kubeconfig, Port: port, Certs: t.TempDir(), CloudConfig: cloud.ConfigFile, Flags: []string{
-		"--cloud-provider=sim", "--cluster-name=" + simtest.ClusterName, "--cluster-cidr=10.244.0.0/16", "--controllers=*," + servingcertificate.Name,
-		"--node-monitor-period=500ms", "--node-status-update-frequency=1s", "--route-reconciliation-period=1s", "--load-balancer-drift-check-period=1s",
-		"--load-balancer-target-delay=1s", "--graceful-shutdown-timeout=10s",
-	}}
+	manager := harness.Manager{Kubeconfig: kubeconfig, Port: port, Certs: t.TempDir(), CloudConfig: cloudConfig, Flags: append([]string{
+		"--cluster-name=" + simtest.ClusterName, "--cluster-cidr=10.244.0.0/16", "--node-monitor-period=500ms", "--node-status-update-frequency=1s",
+		"--route-reconciliation-period=1s", "--load-balancer-drift-check-period=1s", "--load-balancer-target-delay=1s", "--graceful-shutdown-timeout=10s",
+	}, flags...)}
 	command := ccm.NewCommand(append(extensions.All(), metallb.All()...)...)
 	command.SetArgs(manager.Args())
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -243,6 +258,9 @@ func startNodes(t *testing.T) (names []string) {
 		})
 		_, err := admin.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
 		must.NoError(t, err)
+		t.Cleanup(func() {
+			must.NoError(t, client.IgnoreNotFound(admin.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})))
+		})
 		if n == nodes { // the thief's own kubelet is silent
 			running <- struct{}{}
 			continue
@@ -270,7 +288,24 @@ func createService(t *testing.T) (name string) {
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
 	}, metav1.CreateOptions{})
 	must.NoError(t, err)
+	t.Cleanup(func() { removeServices(t, metav1.NamespaceDefault) })
 	return created.Name
+}
+
+// removeServices removes the Services of a namespace, which no manager cleans up any longer.
+func removeServices(t *testing.T, namespace string) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	list, err := admin.CoreV1().Services(namespace).List(ctx, metav1.ListOptions{})
+	must.NoError(t, err)
+	for _, service := range list.Items {
+		if service.Name == "kubernetes" {
+			continue
+		}
+		_, err := admin.CoreV1().Services(namespace).Patch(ctx, service.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		must.NoError(t, client.IgnoreNotFound(err))
+		must.NoError(t, client.IgnoreNotFound(admin.CoreV1().Services(namespace).Delete(ctx, service.Name, metav1.DeleteOptions{})))
+	}
 }
 
 // whole reports what the cluster lacks before the first move.

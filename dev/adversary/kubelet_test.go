@@ -40,26 +40,20 @@ type victim struct {
 	name, providerID, podCIDR, address, systemUUID string
 }
 
-// move is one thing that the thief tries. Many are refused by the API server, which is no failure.
-type move struct {
-	name string
-	try  func(*thief, context.Context) error
-}
-
-// allMoves are all that a kubelet's credential is good for, and some that it is not.
-func allMoves() []move {
+// moves are all that a kubelet's credential is good for, and some that it is not.
+func (a *thief) moves() []move {
 	return []move{
-		{"annotate the own node", (*thief).annotate},
-		{"label the own node", (*thief).label},
-		{"report addresses of others", (*thief).reportAddresses},
-		{"report another machine", (*thief).reportMachine},
-		{"report readiness from the future", (*thief).reportReadiness},
-		{"register anew", (*thief).register},
-		{"make a mirror pod like the manager's", (*thief).mirrorPod},
-		{"ask for a certificate", (*thief).requestCertificate},
-		{"write the node of another", (*thief).writeVictim},
-		{"delete the node of another", (*thief).deleteVictim},
-		{"write the manager's lease", (*thief).writeLease},
+		{"annotate the own node", a.annotate},
+		{"label the own node", a.label},
+		{"report addresses of others", a.reportAddresses},
+		{"report another machine", a.reportMachine},
+		{"report readiness from the future", a.reportReadiness},
+		{"register anew", a.register},
+		{"make a mirror pod like the manager's", a.mirrorPod},
+		{"ask for a certificate", a.requestCertificate},
+		{"write the node of another", a.writeVictim},
+		{"delete the node of another", a.deleteVictim},
+		{"write the manager's lease", a.writeLease},
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"go.uber.org/goleak"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
@@ -17,7 +18,7 @@ var (
 	admin   *kubernetes.Clientset
 
 	seed  = flag.Uint64("seed", 1, "The seed of the moves.")
-	moves = flag.Int("moves", 300, "How many moves there are.")
+	moves = flag.Int("moves", 1000, "How many moves there are.")
 )
 
 func TestMain(m *testing.M) {
@@ -30,7 +31,8 @@ func TestMain(m *testing.M) {
 	code := harness.Main(m, "adversary", func(started *localcluster.Cluster, administrator *kubernetes.Clientset) {
 		cluster, admin = started, administrator
 		err = harness.LogTo(logFile)
-	}, harness.WholeManagers()...)
+	}, append(harness.WholeManagers(), goleak.IgnoreAnyFunction("github.com/eapache/channels.(*InfiniteChannel).infiniteBuffer"),
+		goleak.IgnoreAnyFunction("github.com/osrg/gobgp/v4/pkg/server.(*bfdServer).loop"))...) // GoBGP never ends these
 	if err != nil || code != 0 {
 		fmt.Fprintln(os.Stderr, err, "the log of the manager is kept in", logFile.Name())
 		code = max(code, 1)
