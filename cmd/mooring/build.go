@@ -51,7 +51,8 @@ passes on what it takes.
 
 --tool builds, instead of the daemon, the tool that tries these providers: "mooring-tool conformance", "mooring-tool orphans".
 
-Building runs the init functions of the packages on this machine, without the variables of your environment. Packages of Kubernetes are compiled once, which takes
+Building runs the init functions of the packages on this machine, without the variables of your environment. They can read your files:
+build packages that you do not trust in a container. Packages of Kubernetes are compiled once, which takes
 minutes; after that the go tool has them in its cache.
 
 ` + cli.ExitCodes,
