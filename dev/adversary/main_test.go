@@ -23,6 +23,9 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if testing.Short() {
+		*moves = min(*moves, 100)
+	}
 	logFile, err := os.CreateTemp("", "mooring-adversary-*.log")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
