@@ -23,68 +23,65 @@ func otherDefaults() map[string]struct{ reference, reason string } {
 	}
 }
 
-// additions are the flags that the reference does not have.
+// additions are the flags that the reference does not have, with the reason where the meaning of the flag does not show it.
 func additions() map[string]string {
 	return map[string]string{
-		"node-selector": "Several cloud controller managers in one cluster: each looks after its own nodes",
-		"provider-id-schemes": "The same, where the provider IDs of nodes show whose they are. Without a declaration the plugin is asked for all nodes, as by " +
-			"the reference",
-		"node-label-managers": "Zone, region and type follow the cloud where a manager of the cloud wrote them, and stay where a user did. " +
-			"A vendor's manager has another name than " + programName,
-		"cloud-api-timeout":       "For a plugin that ends its requests with their context, and a cloud that sometimes never answers",
-		"cloud-api-write-timeout": "The same for writes",
-		"cloud-api-max-in-flight": "A plugin whose reads are safe at the same time answers for thousands of nodes in seconds. A provider may know that",
-		"cloud-api-qps": "A quota that is shared with others may have to be left to them in part. Without it the cloud's own refusals say how " +
-			"many calls are too many",
-		"cloud-api-burst":        "Belongs to --cloud-api-qps",
-		"service-account-prefix": "The reference's names are those of kube-controller-manager: who may have tokens of node-controller may evict pods, too",
-		"cloud-config-object":    "A file that is mounted from a ConfigMap changes a minute after the object, and nothing shows whether it was accepted",
-		"tracing-config-file":    "Calls to the cloud take most of the time that anything here takes",
-		"concurrent-route-syncs": "How many changes of routes a cloud bears at once is a property of the cloud; the reference makes 200, and that is the default",
-		"node-full-refresh-period": "The reference looks up every node once per --node-status-update-frequency, which is 60,000 calls an hour for 5,000 " +
-			"nodes, whether or not anything happens to them",
-		"node-deletion-confirmations":   "The reference deletes a node by the first answer that denies its instance. A wrong one deletes live nodes",
-		"node-deletion-min-age":         "A cloud may not show an instance yet that it has just made, and a node that waits may be another manager's",
-		"node-deletion-min-denial-time": "A fault that passes within seconds gives the same wrong answer twice",
-		"node-deletion-limit": "A cloud that denies many instances at once is more likely wrong than right. What is beyond the limit is kept, and " +
-			"says so",
+		"node-selector":                    "Several cloud controller managers share a cluster: each looks after its own nodes",
+		"provider-id-schemes":              "The same, by provider ID",
+		"node-label-managers":              "Zone, region and type follow the cloud where a manager of the cloud wrote them, and stay where a user did",
+		"cloud-api-timeout":                "For a plugin that ends its requests with their context, and a cloud that sometimes never answers",
+		"cloud-api-write-timeout":          "",
+		"cloud-api-max-in-flight":          "A plugin whose reads are safe at the same time answers for thousands of nodes in seconds",
+		"cloud-api-qps":                    "It leaves a part of a shared quota to others",
+		"cloud-api-burst":                  "",
+		"service-account-prefix":           "A subject that may create tokens of the reference's node-controller may also evict pods, because kube-controller-manager uses that account",
+		"cloud-config-object":              "A mounted ConfigMap changes a minute after the object, and nothing shows whether the change was accepted",
+		"tracing-config-file":              "Calls to the cloud take most of the time",
+		"concurrent-route-syncs":           "The cloud decides how many changes it bears; the reference always makes 200 at once",
+		"node-full-refresh-period":         "The reference looks up every node once per --node-status-update-frequency: 60,000 calls an hour for 5,000 nodes",
+		"node-deletion-confirmations":      "The reference deletes a node by the first answer that denies its instance. A wrong one deletes live nodes",
+		"node-deletion-min-age":            "A cloud may not show a new instance yet, and a node that waits may be another manager's",
+		"node-deletion-min-denial-time":    "A fault that passes within seconds gives the same wrong answer twice",
+		"node-deletion-limit":              "A cloud that denies many instances at once is more likely wrong than right. Nodes beyond the limit stay and say so",
 		"load-balancer-classes":            "The reference serves Services without a class, and no others",
-		"load-balancer-default-class":      "The same, for a cloud controller manager that is not the default one of its cluster",
+		"load-balancer-default-class":      "For a manager that is not the default one of its cluster",
 		"load-balancer-target-delay":       "The reference updates every load balancer for every node that comes or goes",
-		"load-balancer-drift-check-period": "The reference never finds out that a load balancer was changed or deleted in the cloud",
-		"load-balancer-drift-check-calls":  "The same for providers that cannot list load balancers, without exhausting their quota",
+		"load-balancer-drift-check-period": "The reference does not notice that a load balancer was changed or deleted in the cloud",
+		"load-balancer-drift-check-calls":  "For providers that cannot list load balancers, without exhausting their quota",
 		"collect-orphans":                  "Load balancers without a Service cost money",
-		"dry-run":                          "What a manager would do can be read before it does it",
+		"dry-run":                          "",
 		"leader-elect-kubeconfig":          "Replicas beside a hosted control plane elect their leader where they run",
-		"graceful-shutdown-timeout":        "The lease is released when the controllers have stopped; this bounds the wait",
+		"graceful-shutdown-timeout":        "",
 	}
 }
+
+// positive is the note of periods that must not be zero.
+const positive = "Zero or less is an error at start-up; the reference then never pauses"
 
 // notes say how flags of the reference behave differently here.
 func notes() map[string]string {
 	return map[string]string{
 		"controllers": "Naming a controller of the reference that this build does not contain is an error at start-up. `*` does not name " +
 			"it: the log then says which ones are missing",
-		"allocate-node-cidrs": "Without --cluster-cidr it is an error at start-up; the reference leaves its route controller out, with a line in " +
-			"its log",
-		"cluster-cidr": "A value that is no CIDR is an error at start-up, whether routes are configured or not",
+		"allocate-node-cidrs": "Without --cluster-cidr it is an error at start-up; the reference logs that and leaves out its route controller",
+		"cluster-cidr":        "A value that is no CIDR is an error at start-up, whether routes are configured or not",
 		"configure-cloud-routes": "Without --cluster-cidr no routes are configured, and the log says so; the reference ends there if the provider " +
 			"has routes. It is an error at start-up if --controllers names the route controller",
-		"route-reconciliation-period": "The pause after a change of the routes; three of them pass while nothing changes. Changes of nodes are acted " +
-			"upon at once, and once in a period while they keep coming. Zero or less is an error at start-up; the reference then never pauses",
+		"route-reconciliation-period": "The pause after a change of the routes, and three of them while nothing changes. A change of a node is applied " +
+			"at once, or once in a period while changes keep coming. " + positive,
 		"feature-gates": "CloudControllerManagerWatchBasedRoutesReconciliation works as in the reference; --route-reconciliation-period is how " +
 			"often while nodes keep changing, 10 s there",
 		"kube-api-content-type": "An unknown type is an error at start-up; with the reference every write fails",
-		"node-status-update-frequency": "With a provider that can neither list nor watch its instances, the default is how often a node is looked up to " +
-			"which something has just happened. Others are looked up less and less often, see --node-full-refresh-period. Zero or less is an error at start-up; the reference then never pauses",
+		"node-status-update-frequency": "With a provider that can neither list nor watch instances, the default is how often a node is looked up that has " +
+			"just changed; for others see --node-full-refresh-period. " + positive,
 		"leader-elect": "The lease is released on SIGTERM and SIGINT, after the controllers have stopped. Standbys learn that by a watch, " +
 			"not at its next retry",
 		"enable-leader-migration": "Without --leader-elect it is an error at start-up; the reference then ignores it. The plugin is initialized " +
 			"once, not once per lease",
 		"leader-elect-lease-duration": "Whole seconds, because a Lease counts in seconds; the reference cuts the rest off",
 		"cloud-provider":              "An unknown name is an error that lists the names that this program has, as is `external`",
-		"authorization-always-allow-paths": "The same default, but more of it is served: besides /healthz there are /livez and /readyz, which a " +
-			"kubelet may probe without credentials. Single checks, such as /readyz/informer-sync, need credentials",
+		"authorization-always-allow-paths": "/livez and /readyz are served too, and a kubelet may probe them without credentials. Single checks, such as " +
+			"/readyz/informer-sync, need credentials",
 		"concurrent-node-syncs": "How many new nodes the cloud is asked for at the same time. Unless it is set, what the provider declares, or " +
 			"--cloud-api-max-in-flight, goes before. Writes to the API server do not count",
 		"concurrent-node-status-updates": "How many other nodes the cloud is asked for at the same time; as --concurrent-node-syncs",
@@ -92,10 +89,10 @@ func notes() map[string]string {
 			"--concurrent-node-syncs",
 		"concurrent-service-syncs": "How many calls that change load balancers are under way at the same time. Unless it is set, what the provider " +
 			"declares as LoadBalancerWrites goes before",
-		"node-monitor-period": "The longest pause between two passes over the nodes: the next one comes after two seconds if a node has become not " +
-			"ready or a denial waits for its confirmation. The cloud is asked once in each, and only if a node is not ready. Zero or less is an error at start-up; the reference then never pauses",
-		"kube-api-burst": "Without effect unless --kube-api-qps is positive. The two bound each client, as in the reference: every controller has one " +
-			"for each kind of object, events and the leader election have their own",
+		"node-monitor-period": "The longest pause between two passes over the nodes. The next one comes after two seconds if a node has become not " +
+			"ready or a denial waits for its confirmation. Each asks the cloud once, and only if a node is not ready. " + positive,
+		"kube-api-burst": "Without effect unless --kube-api-qps is positive. As in the reference, both bound each client: a controller has one for each " +
+			"kind of object, events and the leader election have their own",
 		"min-resync-period": "For the informers that a plugin asks for. The manager's own cache has no resyncs: they would hand out every object that " +
 			"has not changed",
 	}

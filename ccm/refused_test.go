@@ -73,7 +73,11 @@ func TestARefusedReplicaEndsWhenItsKubeconfigChanges(t *testing.T) {
 			t.Fatal("it ended although a restart would not help")
 		}
 		write("new")
-		<-ended
+		select {
+		case <-ended:
+		case <-time.After(time.Hour):
+			t.Fatal("it still runs an hour after the kubeconfig got other credentials")
+		}
 		if err := context.Cause(a.fence.leading); !errors.Is(err, errCredentialsChanged) {
 			t.Errorf("it ended with %v", err)
 		}

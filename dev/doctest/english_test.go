@@ -14,7 +14,7 @@ import (
 // The budgets of TestEnglish. A change may lower them and never raises them.
 const (
 	mostTurns         = 0
-	mostLongSentences = 3
+	mostLongSentences = 1
 	// mostTurnsInComments counts the comments of all Go files.
 	mostTurnsInComments = 1435
 )

@@ -15,9 +15,9 @@ var (
 	flagName   = regexp.MustCompile(`(?:^|[^\w-])(--[a-z][a-z0-9-]*)`)
 	metricName = regexp.MustCompile(`\bmooring_[a-z0-9_]*[a-z0-9]\b`)
 	series     = regexp.MustCompile(`_(bucket|count|sum)$`)
-	// section is a command of the tool in its reference, and defined a row of its table of flags.
+	// section is a command of the tool in its reference. defined is a flag in its list, or one that it shares with other commands.
 	section = regexp.MustCompile(`(?m)^## mooring (.*)$`)
-	defined = regexp.MustCompile("(?m)^\\| `(?:(-[a-z]), )?(--[a-z-]+)")
+	defined = regexp.MustCompile("(?m)(?:^- |^Also |`, )`(?:(-[a-z]), )?(--[a-z-]+)")
 )
 
 // othersFlags are those of other programs that the pages name, and whose they are.

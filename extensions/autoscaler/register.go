@@ -62,11 +62,11 @@ func (f *nodeGroupFlags) add(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.balancerWait, "autoscaler-load-balancer-wait", f.balancerWait,
 		"How long load balancers may take to let go of a node before its instance is deleted for the Cluster Autoscaler anyway.")
 	flagannotation.Explain(flags, map[string]string{
-		"autoscaler-bind-address":         "The reference does not serve the Cluster Autoscaler. The port is apart from the secure port: another authority vouches for its clients",
-		"autoscaler-port":                 "The same",
+		"autoscaler-bind-address":         "The reference does not serve the Cluster Autoscaler",
+		"autoscaler-port":                 "It is not the secure port, because another authority signs its clients' certificates",
 		"autoscaler-tls-cert-file":        "The Cluster Autoscaler speaks TLS with certificates of both sides, and no tokens of the API server",
-		"autoscaler-tls-private-key-file": "Belongs to --autoscaler-tls-cert-file",
-		"autoscaler-client-ca-file":       "The same: a client that may delete nodes shows a certificate of this authority",
+		"autoscaler-tls-private-key-file": "",
+		"autoscaler-client-ca-file":       "",
 		"autoscaler-load-balancer-wait":   "An instance whose node is still a target takes connections with it",
 	})
 }

@@ -38,9 +38,10 @@ const joins = "Each node costs two writes to the API server. Until all nodes hav
 // unexplained is the reason of a target that has none.
 const unexplained = "Not explained yet."
 
-// targetsText says how many targets were reached, and of each of the others by how much not, and why.
+// targetsText says how many targets were reached, and of each of the others by how much not. Targets with one reason share an item.
 func targetsText(checks []figures.Check) string {
-	var missed strings.Builder
+	var reasonsInOrder []string
+	missed := map[string][]string{}
 	reached := 0
 	for _, check := range checks {
 		if check.Met() {
@@ -51,11 +52,19 @@ func targetsText(checks []figures.Check) string {
 		if !known {
 			why = unexplained
 		}
-		fmt.Fprintf(&missed, "- **%s** (%s): wanted ≤ %s, reached %s. %s\n", check.Says, who(check.Variant), amount(check.Want, check.Unit), reachedText(check), why)
+		if missed[why] == nil {
+			reasonsInOrder = append(reasonsInOrder, why)
+		}
+		missed[why] = append(missed[why], fmt.Sprintf("**%s** (%s): wanted ≤ %s, reached %s.",
+			check.Says, who(check.Variant), amount(check.Want, check.Unit), reachedText(check)))
 	}
 	text := fmt.Sprintf("Mooring reaches %d of %d [targets](../dev/docs/benchmarks.md#targets).", reached, len(checks))
-	if missed.Len() == 0 {
+	if len(missed) == 0 {
 		return text + "\n"
 	}
-	return text + " It misses:\n\n" + missed.String()
+	text += " It misses:\n\n"
+	for _, why := range reasonsInOrder {
+		text += "- " + strings.Join(missed[why], "\n  ") + "\n  " + why + "\n"
+	}
+	return text
 }

@@ -15,59 +15,92 @@ const preface = `# Flags of cloud-controller-manager
 
 <!-- Written by "go generate ./ccm" from the flags; do not edit. -->
 
-Every flag of the reference cloud controller manager (` + "`k8s.io/cloud-provider`" + `) is here with its name, type, default and meaning. What
-differs is listed first. A test compares both commands and fails on any other difference.
+Every flag of the reference cloud controller manager (` + "`k8s.io/cloud-provider`" + `) is here with its name, type, default and meaning. A
+test compares both commands and fails on any difference that this page does not show. Flags that neither differ nor are new are the reference's.
+
+## What differs from the reference
 `
+
+// libraries are the sections whose flags come with the libraries of Kubernetes. Their help is long, and other programs have the same.
+var libraries = []string{"authentication", "authorization", "debugging", "global", "leader-migration", "secure serving", "webhook", "webhook serving"}
+
+// gates is where the help of --feature-gates begins to list gates, which are those of all libraries.
+const gates = " Options are:"
 
 // Render returns the reference as Markdown.
 func Render(flags *pflag.FlagSet) []byte {
 	var text strings.Builder
 	text.WriteString(preface)
 	all := sorted(flags)
-	writeDifferences(&text, all)
+	for _, flag := range all {
+		if reason := annotation(flag, flagannotation.Reason); reason != "" {
+			fmt.Fprintf(&text, "\n`--%s` has the default `%s`, and in the reference `%s`. %s.\n",
+				flag.Name, flag.DefValue, annotation(flag, flagannotation.ReferenceDefault), reason)
+		}
+	}
+	text.WriteString("\nOther flags that work differently are marked **Differs**, and flags that the reference lacks **New**. The [migration " +
+		"table](migration-table.md#flags) lists both.\n")
 	for _, section := range sections(all) {
-		fmt.Fprintf(&text, "\n## %s\n\n", section)
-		for _, flag := range all {
-			if annotation(flag, flagannotation.Section) == section {
-				writeFlag(&text, flag)
+		if !slices.Contains(libraries, section) {
+			fmt.Fprintf(&text, "\n## %s\n\n", section)
+			for _, flag := range all {
+				if annotation(flag, flagannotation.Section) == section {
+					writeFlag(&text, flag)
+				}
 			}
 		}
 	}
+	writeLibraries(&text, all)
 	return []byte(text.String())
-}
-
-// writeDifferences writes what an operator who comes from the reference has to know.
-func writeDifferences(text *strings.Builder, all []*pflag.Flag) {
-	text.WriteString("\n## What differs from the reference\n\nOther defaults:\n\n| flag | reference | here | why |\n|---|---|---|---|\n")
-	for _, flag := range all {
-		if reason := annotation(flag, flagannotation.Reason); reason != "" {
-			fmt.Fprintf(text, "| `--%s` | `%s` | `%s` | %s |\n", flag.Name, annotation(flag, flagannotation.ReferenceDefault), flag.DefValue, reason)
-		}
-	}
-	text.WriteString("\nFlags that the reference does not have:\n\n| flag | why |\n|---|---|\n")
-	for _, flag := range all {
-		if reason := annotation(flag, flagannotation.Added); reason != "" {
-			fmt.Fprintf(text, "| `--%s` | %s |\n", flag.Name, reason)
-		}
-	}
-	text.WriteString("\nThe same flags, but:\n\n| flag | difference |\n|---|---|\n")
-	for _, flag := range all {
-		if note := annotation(flag, flagannotation.Note); note != "" {
-			fmt.Fprintf(text, "| `--%s` | %s |\n", flag.Name, note)
-		}
-	}
 }
 
 // writeFlag writes one flag as a list item.
 func writeFlag(text *strings.Builder, flag *pflag.Flag) {
-	fmt.Fprintf(text, "- `--%s` *%s*", flag.Name, flag.Value.Type())
+	usage, _, cut := strings.Cut(strings.Join(strings.Fields(flag.Usage), " "), gates)
+	if cut {
+		usage += " `--help` lists them."
+	}
+	fmt.Fprintf(text, "- %s: %s", declaration(flag), usage)
+	if !strings.HasSuffix(usage, ".") {
+		text.WriteString(".")
+	}
+	if note := annotation(flag, flagannotation.Note); note != "" {
+		fmt.Fprintf(text, "\n  **Differs**: %s.", note)
+	}
+	if why := annotation(flag, flagannotation.Added); why != "" {
+		fmt.Fprintf(text, "\n  **New**: %s.", why)
+	} else if flag.Annotations[flagannotation.Added] != nil {
+		text.WriteString("\n  **New**.")
+	}
+	text.WriteString("\n")
+}
+
+// writeLibraries names the flags of Kubernetes' libraries.
+func writeLibraries(text *strings.Builder, all []*pflag.Flag) {
+	text.WriteString("\n## Flags of Kubernetes' libraries\n\nOther components have these too. `--help` and the [reference of " +
+		"kube-controller-manager](https://kubernetes.io/docs/reference/command-line-tools-reference/kube-controller-manager/)\nsay " +
+		"what they mean.\n\n")
+	for _, flag := range all {
+		if slices.Contains(libraries, annotation(flag, flagannotation.Section)) {
+			fmt.Fprintf(text, "- %s", declaration(flag))
+			if note := annotation(flag, flagannotation.Note); note != "" {
+				fmt.Fprintf(text, ". **Differs**: %s.", note)
+			}
+			text.WriteString("\n")
+		}
+	}
+}
+
+// declaration is the name of a flag with its type and default.
+func declaration(flag *pflag.Flag) string {
+	text := fmt.Sprintf("`--%s` *%s*", flag.Name, flag.Value.Type())
 	if flag.DefValue != "" {
-		fmt.Fprintf(text, ", default `%s`", flag.DefValue)
+		text += fmt.Sprintf(", default `%s`", flag.DefValue)
 	}
 	if flag.Deprecated != "" {
-		fmt.Fprintf(text, ", deprecated: %s", flag.Deprecated)
+		text += ", deprecated"
 	}
-	fmt.Fprintf(text, "\n\n  %s\n\n", strings.Join(strings.Fields(flag.Usage), " "))
+	return text
 }
 
 // sorted returns all flags by name.

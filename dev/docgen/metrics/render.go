@@ -57,13 +57,13 @@ func render(groups []group) []byte {
 	var page bytes.Buffer
 	page.WriteString(introduction)
 	for _, section := range groups {
-		fmt.Fprintf(&page, "\n## %s\n\n| metric | kind | labels | meaning |\n|---|---|---|---|\n", section.title)
+		fmt.Fprintf(&page, "\n## %s\n\n", section.title)
 		for _, m := range section.metrics {
-			labels := make([]string, len(m.labels))
-			for i, label := range m.labels {
-				labels[i] = "`" + label + "`"
+			about := m.kind
+			if len(m.labels) > 0 {
+				about += " by `" + strings.Join(m.labels, "`, `") + "`"
 			}
-			fmt.Fprintf(&page, "| `%s` | %s | %s | %s |\n", m.name, m.kind, strings.Join(labels, ", "), m.help)
+			fmt.Fprintf(&page, "- `%s` (%s): %s\n", m.name, about, m.help)
 		}
 	}
 	return page.Bytes()

@@ -9,13 +9,9 @@ import (
 	"github.com/mooring-ccm/mooring/internal/flagannotation"
 )
 
-// flagRow is a flag of the reference that behaves differently here.
-type flagRow struct{ name, difference string }
-
 // flagTable is what becomes of the flags of the reference.
 type flagTable struct {
-	same    []string
-	differs []flagRow
+	differs []string
 	added   []string
 }
 
@@ -28,18 +24,9 @@ func compareFlags(reference, ours *pflag.FlagSet) (table flagTable, err error) {
 			err = fmt.Errorf("there is no --%s, which the reference has", theirs.Name)
 			return
 		}
-		var differences []string
-		if reason := annotation(flag, flagannotation.Reason); reason != "" {
-			differences = append(differences, fmt.Sprintf("default `%s`, not `%s`. %s", flag.DefValue, theirs.DefValue, reason))
+		if annotation(flag, flagannotation.Reason)+annotation(flag, flagannotation.Note) != "" {
+			table.differs = append(table.differs, flag.Name)
 		}
-		if note := annotation(flag, flagannotation.Note); note != "" {
-			differences = append(differences, note)
-		}
-		if len(differences) == 0 {
-			table.same = append(table.same, flag.Name)
-			return
-		}
-		table.differs = append(table.differs, flagRow{flag.Name, strings.Join(differences, ". ")})
 	})
 	ours.VisitAll(func(flag *pflag.Flag) {
 		if reference.Lookup(flag.Name) == nil {

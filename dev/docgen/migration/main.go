@@ -65,23 +65,23 @@ func referenceFlags() (*pflag.FlagSet, error) {
 		cliflag.NamedFlagSets{}, nil).Flags(), nil
 }
 
-// documented returns the labels of the metrics that a page has in a table, by name.
+// documented returns the labels of the metrics that a page lists, by name.
 func documented(page string) (map[string][]string, error) {
 	text, err := os.ReadFile(page)
 	if err != nil {
 		return nil, err
 	}
 	found := map[string][]string{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)` \\|[^|]*\\|([^|]*)\\|").FindAllSubmatch(text, -1) {
+	for _, row := range regexp.MustCompile("(?m)^- `([a-z0-9_]+)` \\([a-z]+([^)]*)\\):").FindAllSubmatch(text, -1) {
 		var labels []string
-		for _, label := range regexp.MustCompile("[a-z_]+").FindAll(row[2], -1) {
-			labels = append(labels, string(label))
+		for _, label := range regexp.MustCompile("`([a-z_]+)`").FindAllSubmatch(row[2], -1) {
+			labels = append(labels, string(label[1]))
 		}
 		slices.Sort(labels)
 		found[string(row[1])] = labels
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("%s has no table of metrics", page)
+		return nil, fmt.Errorf("%s has no list of metrics", page)
 	}
 	return found, nil
 }

@@ -45,10 +45,7 @@ type family struct {
 }
 
 // row is a metric of the reference.
-type row struct {
-	name, meaning string
-	kept          bool
-}
+type row struct{ name, meaning string }
 
 // compareMetrics says of each metric of the reference what becomes of it.
 func compareMetrics(reference []family, ours map[string][]string) ([]row, error) {
@@ -67,7 +64,7 @@ func compareMetrics(reference []family, ours map[string][]string) ([]row, error)
 		if kept && !slices.Equal(labels, metric.labels) {
 			return nil, fmt.Errorf("%s has the labels %q, and in the reference %q", name, labels, metric.labels)
 		}
-		rows = append(rows, row{name, meaning, kept})
+		rows = append(rows, row{name, meaning})
 		delete(words, name)
 	}
 	for name := range words {

@@ -19,22 +19,14 @@ var introduction string
 func render(flags flagTable, metrics []row) []byte {
 	var page bytes.Buffer
 	page.WriteString(introduction)
-	page.WriteString("\n## Flags\n\nAll of the reference's flags are here, with name and type. [Flags](flags.md) has each with its " +
-		"meaning. These differ:\n\n| flag | difference |\n|---|---|\n")
-	for _, flag := range flags.differs {
-		fmt.Fprintf(&page, "| `--%s` | %s |\n", flag.name, flag.difference)
-	}
-	fmt.Fprintf(&page, "\nThese %d are the same, default and meaning included:\n\n%s\n", len(flags.same), listed(flags.same))
-	fmt.Fprintf(&page, "\nThese are not in the reference; take them out again on the way back:\n\n%s\n", listed(flags.added))
+	page.WriteString("\n## Flags\n\nAll of the reference's flags are here, with name and type. These differ, and [Flags](flags.md) says how:\n\n" +
+		listed(flags.differs) + "\n\nAll others are the same, default and meaning included. These are not in the reference; take them out again on the way back:\n\n" +
+		listed(flags.added) + "\n")
 	page.WriteString("\n## Metrics\n\nThe metrics that the reference's controllers declare. Metrics of libraries (`rest_client_*`, " +
 		"`leader_election_*`, `go_*`, `process_*`,\n`kubernetes_build_info`) and of the plugin itself keep their names. " +
-		"[Metrics](metrics.md) has all of ours.\n\n| reference | here | what to know |\n|---|---|---|\n")
+		"[Metrics](metrics.md) has all of ours.\n\n")
 	for _, metric := range metrics {
-		here := "the same name"
-		if !metric.kept {
-			here = "none"
-		}
-		fmt.Fprintf(&page, "| `%s` | %s | %s |\n", metric.name, here, metric.meaning)
+		fmt.Fprintf(&page, "- `%s`: %s\n", metric.name, metric.meaning)
 	}
 	return page.Bytes()
 }

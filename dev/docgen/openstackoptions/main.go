@@ -34,7 +34,7 @@ func main() {
 	os.Exit(docgen.Main(page, flags, os.Args[1:], os.Stderr))
 }
 
-// render returns the page: a table for each section.
+// render returns the page: a list for each section.
 func render(source string) ([]byte, error) {
 	comments, err := commentsOf(source)
 	if err != nil {
@@ -51,13 +51,13 @@ func render(source string) ([]byte, error) {
 		case section.Type.Kind() == reflect.Map:
 			name, value = name+` "NAME"`, reflect.Zero(section.Type.Elem())
 		}
-		fmt.Fprintf(&page, "\n## [%s]\n\n%s\n\n| option | type | default | meaning |\n|---|---|---|---|\n", name, comments[declaring(section)])
+		fmt.Fprintf(&page, "\n## [%s]\n\n%s\n\n", name, comments[declaring(section)])
 		for option, value := range value.Fields() {
 			meaning := comments[declaring(section)+"."+option.Name]
 			if meaning == "" {
 				return nil, fmt.Errorf("the option %s of [%s] has no comment", option.Name, name)
 			}
-			fmt.Fprintf(&page, "| `%s` | %s | %s | %s |\n", option.Tag.Get("conf"), kindOf(value), shown(value), strings.ReplaceAll(meaning, "|", `\|`))
+			fmt.Fprintf(&page, "- `%s` (%s%s): %s\n", option.Tag.Get("conf"), kindOf(value), shown(value), meaning)
 		}
 	}
 	return []byte(page.String()), nil
@@ -96,7 +96,7 @@ func shown(value reflect.Value) string {
 	if value.IsZero() && value.Kind() != reflect.Bool {
 		return ""
 	}
-	return fmt.Sprintf("`%v`", value.Interface())
+	return fmt.Sprintf(", default `%v`", value.Interface())
 }
 
 // commentsOf returns the comments of types, and of their fields as TYPE.FIELD, each in one line.

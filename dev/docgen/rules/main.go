@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/mooring-ccm/mooring/dev/docgen"
@@ -45,31 +46,62 @@ Resources that a rule created and could not remove are listed, and fail the run 
 ` + "`cloudprovider.Interface`, fields of `provider.Capabilities`, and hooks of `conformance.Hooks`" + `.
 `
 
-// render returns the page: a table for each thing that rules are about.
+// render returns the page: a list for each thing that rules are about.
 func render(rules []conformance.Rule) []byte {
 	var page bytes.Buffer
 	page.WriteString(introduction)
-	about := ""
-	for _, rule := range rules {
-		if area, _, _ := strings.Cut(rule.ID, "-"); area != about {
-			about = area
-			fmt.Fprintf(&page, "\n## %s\n\n| rule | source | needs |\n|---|---|---|\n", strings.ToUpper(area[:1])+area[1:])
+	for len(rules) > 0 {
+		about := areaOf(rules[0])
+		end := slices.IndexFunc(rules, func(rule conformance.Rule) bool { return areaOf(rule) != about })
+		if end < 0 {
+			end = len(rules)
 		}
-		needs := make([]string, len(rule.Needs))
-		for i, need := range rule.Needs {
-			needs[i] = string(need)
-		}
-		fmt.Fprintf(&page, "| `%s`<br>%s | `%s` | %s |\n", rule.ID, rule.Text, rule.Source.Of, strings.Join(needs, ", "))
+		writeArea(&page, about, rules[:end])
+		rules = rules[end:]
 	}
 	page.WriteString(traits)
 	for _, trait := range conformance.Traits() {
-		declares := "–"
+		declares := ""
 		if trait.Declares != "" {
-			declares = "`" + trait.Declares + "`"
+			declares = " (`" + trait.Declares + "`)"
 		}
-		fmt.Fprintf(&page, "| `%s`<br>%s | %s |\n", trait.ID, strings.ReplaceAll(trait.Text, "--cloud-api-timeout", "`--cloud-api-timeout`"), declares)
+		fmt.Fprintf(&page, "- `%s`%s: %s\n", trait.ID, declares, strings.ReplaceAll(trait.Text, "--cloud-api-timeout", "`--cloud-api-timeout`"))
 	}
 	return page.Bytes()
+}
+
+func areaOf(rule conformance.Rule) string {
+	area, _, _ := strings.Cut(rule.ID, "-")
+	return area
+}
+
+// writeArea writes the rules about one thing. What all of them need stands above them.
+func writeArea(page *bytes.Buffer, about string, rules []conformance.Rule) {
+	var common []string
+	for _, need := range rules[0].Needs {
+		if !slices.ContainsFunc(rules, func(rule conformance.Rule) bool { return !slices.Contains(rule.Needs, need) }) {
+			common = append(common, string(need))
+		}
+	}
+	fmt.Fprintf(page, "\n## %s\n\n", strings.ToUpper(about[:1])+about[1:])
+	if len(common) > 0 && len(rules) > 1 {
+		fmt.Fprintf(page, "All of these need %s.\n\n", strings.Join(common, ", "))
+	} else {
+		common = nil
+	}
+	for _, rule := range rules {
+		var needs []string
+		for _, need := range rule.Needs {
+			if !slices.Contains(common, string(need)) {
+				needs = append(needs, string(need))
+			}
+		}
+		fmt.Fprintf(page, "- `%s`: %s", rule.ID, rule.Text)
+		if len(needs) > 0 {
+			fmt.Fprintf(page, " *Needs %s.*", strings.Join(needs, ", "))
+		}
+		page.WriteString("\n")
+	}
 }
 
 const traits = `
@@ -78,6 +110,4 @@ const traits = `
 No rule demands these. ` + "`mooring conformance` and `conformance.Observe`" + ` find them out, and print the method
 ` + "`Capabilities`" + ` that declares them. Mooring calls a provider that declares nothing as the reference does.
 
-| trait | declares |
-|---|---|
 `

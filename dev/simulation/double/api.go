@@ -15,6 +15,7 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/dev/simulation/apiserver"
+	"github.com/mooring-ccm/mooring/dev/simulation/draw"
 )
 
 // apiFault answers the next requests of the manager about an object.
@@ -28,6 +29,9 @@ type apiFault struct {
 	// skip is how many requests pass first, left how many are answered then.
 	skip, left int
 }
+
+// over reports whether a fault answers no more requests. Faults end with the disturbances.
+func (f *apiFault) over(now time.Duration) bool { return f.left == 0 || now >= draw.Disturbed }
 
 // Transport returns the manager's way to the API server.
 func (w *World) Transport() http.RoundTripper { return w.api.Client(manager) }
@@ -63,7 +67,7 @@ func (w *World) timesOut(about apiserver.Attributes, carriedOut bool) bool {
 	defer w.mu.Unlock()
 	for _, fault := range w.faults {
 		switch {
-		case fault.left == 0 || !fault.slow || fault.carriedOut != carriedOut || fault.object != about.Name:
+		case fault.over(w.now()) || !fault.slow || fault.carriedOut != carriedOut || fault.object != about.Name:
 		case fault.skip > 0:
 			fault.skip--
 		default:
@@ -117,7 +121,7 @@ func (w *World) intercept(request *http.Request, about apiserver.Attributes) (*h
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, fault := range w.faults {
-		if fault.left == 0 || fault.slow || fault.object != about.Name || (about.Name == "" && about.Verb == "create") {
+		if fault.over(w.now()) || fault.slow || fault.object != about.Name || (about.Name == "" && about.Verb == "create") {
 			continue
 		}
 		if fault.skip > 0 {

@@ -226,7 +226,8 @@ func (l loadBalancer) GetLoadBalancer(ctx context.Context, _ string, service *co
 // EnsureLoadBalancer implements cloudprovider.LoadBalancer.
 func (l loadBalancer) EnsureLoadBalancer(ctx context.Context, _ string, service *corev1.Service, nodes []*corev1.Node) (status *corev1.LoadBalancerStatus, err error) {
 	name := key(service)
-	err = l.call(ctx, "EnsureLoadBalancer", name, arguments{service: service, nodes: nodes}, func(*rand.Rand) error {
+	given := arguments{service: service, nodes: nodes, answers: answers{status: &status}}
+	err = l.call(ctx, "EnsureLoadBalancer", name, given, func(*rand.Rand) error {
 		w := l.world
 		one := w.find(name)
 		if one == nil && w.full(len(w.balancers), len(w.draw.Services)) {
@@ -260,10 +261,12 @@ func (l loadBalancer) UpdateLoadBalancer(ctx context.Context, _ string, service 
 
 // EnsureLoadBalancerDeleted implements cloudprovider.LoadBalancer.
 func (l loadBalancer) EnsureLoadBalancerDeleted(ctx context.Context, _ string, service *corev1.Service) error {
-	name := key(service)
+	name, w := key(service), l.world
+	w.mu.Lock()
+	wanted := live(w.services[name]) // what becomes of it while the call is under way stops no call
+	w.mu.Unlock()
 	return l.call(ctx, "EnsureLoadBalancerDeleted", name, arguments{service: service}, func(*rand.Rand) error {
-		w := l.world
-		if live(w.services[name]) {
+		if wanted && live(w.services[name]) {
 			w.fault("5-deleted", name, "the manager deleted the load balancer of a Service that exists")
 		}
 		one := w.balancers[name]

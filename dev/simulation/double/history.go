@@ -106,6 +106,7 @@ func (w *World) sample() []Fault {
 type answers struct {
 	is     *bool
 	routes *[]*cloudprovider.Route
+	status **corev1.LoadBalancerStatus
 }
 
 // keep notes what a call that succeeded answers.
@@ -115,6 +116,8 @@ func (a answers) keep(call *Call) {
 		call.Answer = Yes
 	case a.is != nil:
 		call.Answer = No
+	case a.status != nil:
+		call.Address = (*a.status).Ingress[0].IP
 	case a.routes != nil:
 		call.Listed = []string{}
 		for _, route := range *a.routes {

@@ -100,7 +100,7 @@ func (p *plugin) call(ctx context.Context, method, object string, arguments argu
 		p.began = w.now()
 	}
 	if w.active = p.process; p.other {
-		call.Overlap, call.Repeated, call.Shared, call.Missing = 0, false, "", nil
+		call.Other, call.Overlap, call.Repeated, call.Shared, call.Missing = true, 0, false, "", nil
 	}
 	fatal := w.draw.Plugin.Has(draw.NoMutex) && call.Overlap > Allowed(method)
 	w.mu.Unlock()

@@ -10,8 +10,9 @@ import (
 type Call struct {
 	// Method is the method of k8s.io/cloud-provider. Object is a node or a Service, empty for a list.
 	Method, Object string
-	// Process counts the processes of the manager from one.
+	// Process counts the processes of the manager from one. Other says that it is one of another manager around an exchange.
 	Process int
+	Other   bool
 	// Began and Ended are times since the start of the simulation. Ended is negative while the call is under way.
 	Began, Ended time.Duration
 	// Err is what it returned.
@@ -29,8 +30,9 @@ type Call struct {
 	Repeated bool
 	// Targets are the nodes that the plugin was given for a load balancer, and Missing are those of the reference's set that were not.
 	Targets, Missing []string
-	// Port is the first port of the Service that the plugin was given.
-	Port int32
+	// Port is the first port of the Service that the plugin was given, and Address what it returned for the load balancer.
+	Port    int32
+	Address string
 	// Shared says how an argument was seen by two calls.
 	Shared string
 }

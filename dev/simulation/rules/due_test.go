@@ -60,6 +60,8 @@ func TestDue(t *testing.T) {
 		{"a change and a restart while it is not initialized", "InstanceMetadata", restarted, 2},
 		{"a failure is retried once", "InstanceMetadata", with(nodes(double.Change[corev1.Node]{After: fresh}),
 			&double.Call{Method: "InstanceMetadata", Object: "n", Err: errors.New("failed")}), 2},
+		{"a failure to find addresses by the ID", "InstanceMetadata", with(nodes(double.Change[corev1.Node]{After: initialized}),
+			&double.Call{Method: "NodeAddressesByProviderID", Object: "n", Err: errors.New("failed")}), 1 + 4 + 1},
 		{"silent for a minute", "InstanceExists", nodes(
 			double.Change[corev1.Node]{After: silent}, double.Change[corev1.Node]{At: time.Minute, Before: silent, After: initialized},
 		), 12 + 1},
@@ -73,6 +75,12 @@ func TestDue(t *testing.T) {
 		{"a Service whose port changes", ensureOrUpdate, services(
 			double.Change[corev1.Service]{After: made}, double.Change[corev1.Service]{At: time.Minute, Before: made, After: changed},
 		), 2},
+		{"an Ensure that fails with other targets than the last call", ensureOrUpdate, with(services(double.Change[corev1.Service]{After: made}),
+			&double.Call{Method: "EnsureLoadBalancer", Object: "s", Targets: []string{"n"}},
+			&double.Call{Method: "EnsureLoadBalancer", Object: "s", Targets: []string{"n", "m"}, Err: errors.New("failed")}), 1 + 1 + 1},
+		{"an Ensure that fails with the targets of the last call", ensureOrUpdate, with(services(double.Change[corev1.Service]{After: made}),
+			&double.Call{Method: "EnsureLoadBalancer", Object: "s", Targets: []string{"n"}},
+			&double.Call{Method: "EnsureLoadBalancer", Object: "s", Targets: []string{"n"}, Err: errors.New("failed")}), 1 + 1},
 		{"a Service whose status Mooring writes", ensureOrUpdate, services(
 			double.Change[corev1.Service]{After: made}, double.Change[corev1.Service]{At: time.Minute, Ours: true, Before: made, After: made},
 		), 1},

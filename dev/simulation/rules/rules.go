@@ -133,9 +133,9 @@ func (j *judge) handover() time.Duration {
 // matters. What does not arrive by the end is a finding all the same.
 func (j *judge) chance() bool { return j.draw.Plugin.Has(draw.RefusingLimiter) }
 
-// luck is by how much jitter may delay what the reference did after some time: a retry may miss the moment of an answer.
+// luck is by how much jitter may delay what the reference did after some time: a retry may miss the moment from which a cloud affirms what it denied.
 func (j *judge) luck(after time.Duration) time.Duration {
-	if j.draw.Plugin.Has(draw.LaggingAnswers) {
+	if j.draw.Plugin.Has(draw.LaggingAnswers) || j.draw.Plugin.Has(draw.Denying) {
 		return min(after, longestPause)
 	}
 	return 0
@@ -144,21 +144,40 @@ func (j *judge) luck(after time.Duration) time.Duration {
 // anyone reports whether chance decides which objects the plugin refuses: Mooring's are compared with any of the reference's.
 func (j *judge) anyone() bool { return j.chance() || j.draw.Plugin.Has(draw.Quota) }
 
-// initialization is rule 1: the k-th node is initialized no later than the reference's k-th.
+// leaves returns when the instance of a node is deleted or another one takes its name, and whether that happens.
+func (j *judge) leaves(node draw.Node) (at time.Duration, leaves bool) {
+	for _, event := range j.draw.Events {
+		gone := event.Kind == draw.Leave || event.Kind == draw.MassLeave || event.Kind == draw.Replaced
+		if gone && event.Object == node.Name && event.At >= node.Joins && (!leaves || event.At < at) {
+			at, leaves = event.At, true
+		}
+	}
+	return at, leaves
+}
+
+// initialization is rule 1: the k-th healthy node is initialized no later than the reference's k-th. A node whose instance goes before its time is up
+// is none: a cloud whose answers lag affirms a deleted instance for a while, and one manager asks in that while and the other does not.
 func initialization(j *judge) {
 	if j.chance() {
 		return
 	}
+	latestOf := func(at time.Duration) time.Duration {
+		return j.notBeforeRest(at, at+initialized+2*j.longest+j.luck(at)+j.handover())
+	}
 	sorted := func(record double.Record) (times []time.Duration) {
-		for _, at := range record.Initialized {
-			times = append(times, at)
+		for _, node := range j.draw.Nodes {
+			reference, is := j.reference.Initialized[node.Name]
+			gone, leaves := j.leaves(node)
+			if at, known := record.Initialized[node.Name]; known && (!leaves || is && latestOf(reference) < gone) {
+				times = append(times, at)
+			}
 		}
 		slices.Sort(times)
 		return times
 	}
 	reference, mooring := sorted(j.reference), sorted(j.mooring)
 	for k, at := range reference {
-		latest := j.notBeforeRest(at, at+initialized+2*j.longest+j.luck(at)+j.handover())
+		latest := latestOf(at)
 		switch {
 		case j.hangs(latest, instance):
 		case k >= len(mooring) && latest < j.mooring.Length:
@@ -344,8 +363,8 @@ func lateness(j *judge) {
 		superseded := one.ends > 0 && one.ends <= due || slices.ContainsFunc(all, func(next change) bool {
 			return next.rule == one.rule && next.object == one.object && one.at < next.at && next.at <= due
 		})
-		ended := slices.ContainsFunc(j.draw.Events, func(event draw.Event) bool {
-			return event.Kind == draw.Deleted && event.Object == one.service && event.At <= due && one.at < event.At+event.For
+		ended := slices.ContainsFunc(j.draw.Events, func(event draw.Event) bool { // the load balancer goes meanwhile
+			return (event.Kind == draw.Deleted || event.Kind == draw.TypeChange) && event.Object == one.service && event.At <= due && one.at < event.At+event.For
 		})
 		if !ok || superseded || ended || due >= j.mooring.Length {
 			continue
@@ -444,18 +463,28 @@ func versions(j *judge) {
 		}
 		return of
 	}
-	// A Service that the reference has not come to would cost it three: two around the first call, and one after the last.
-	asked := times(j.reference)
+	// By its source it writes a Service that it has not come to three times, two around the first call and one after the last, and once whenever a call
+	// returns another address. Beside a plugin that hands back what it was given, it writes none of these: it compares that with itself.
+	due, address := map[string][]time.Duration{}, map[string]string{}
 	for _, call := range j.mooring.Calls {
-		if call.Method == "EnsureLoadBalancer" && len(asked[call.Object]) < 3 {
-			asked[call.Object] = slices.Repeat([]time.Duration{call.Began}, 3)
+		if call.Method != "EnsureLoadBalancer" {
+			continue
+		}
+		if len(due[call.Object]) == 0 {
+			due[call.Object] = slices.Repeat([]time.Duration{call.Began}, 3)
+		}
+		if before := address[call.Object]; call.Address != "" && before != call.Address {
+			address[call.Object] = call.Address
+			if before != "" {
+				due[call.Object] = append(due[call.Object], call.Ended)
+			}
 		}
 	}
-	j.rates("6", "writes", asked, times(j.mooring))
+	j.rates("6", "writes", times(j.mooring), times(j.reference), due)
 }
 
-// events is rule 6 for writes of Events about each object. For what Mooring has called, the reference would send some: one before a load balancer is
-// ensured or deleted, and one after each call.
+// events is rule 6 for writes of Events about each object. For what Mooring has called and written, the reference would by its source send some: one
+// before a load balancer is ensured or deleted, one after each call and each failure to create a route, one for a node that is initialized or deleted.
 func events(j *judge) {
 	times := func(record double.Record) map[string][]time.Duration {
 		of := map[string][]time.Duration{}
@@ -464,26 +493,40 @@ func events(j *judge) {
 		}
 		return of
 	}
-	asked := times(j.reference)
-	own := map[string][]time.Duration{}
+	due := map[string][]time.Duration{}
 	for _, call := range j.mooring.Calls {
 		switch call.Method {
 		case "EnsureLoadBalancer", "EnsureLoadBalancerDeleted":
-			own[call.Object] = append(own[call.Object], call.Began, call.Began)
+			due[call.Object] = append(due[call.Object], call.Began, call.Began)
 		case "UpdateLoadBalancer":
-			own[call.Object] = append(own[call.Object], call.Began)
+			due[call.Object] = append(due[call.Object], call.Began)
+		case "CreateRoute":
+			if call.Err != nil {
+				due[call.Object] = append(due[call.Object], call.Ended)
+			}
 		}
 	}
-	for object, times := range own {
-		if len(times) > len(asked[object]) {
-			asked[object] = times
+	for _, change := range j.mooring.NodeChanges {
+		if change.Ours && change.Before != nil && (change.After == nil || uninitialized(change.Before) && !uninitialized(change.After)) {
+			due[change.Object] = append(due[change.Object], change.At)
 		}
 	}
-	j.rates("6-events", "writes of Events", asked, times(j.mooring))
+	j.rates("6-events", "writes of Events", times(j.mooring), times(j.reference), due)
 }
 
-// rates compares how often something happened to each object in any ten minutes.
-func (j *judge) rates(rule, what string, reference, mooring map[string][]time.Duration) {
+// made returns when an object is made the next time: what is written to it after that concerns another object of its name.
+func (j *judge) made(object string, after time.Duration) time.Duration {
+	for _, change := range j.mooring.NodeChanges {
+		if change.Object == object && change.Before == nil && change.At > after {
+			return change.At
+		}
+	}
+	return j.mooring.Length
+}
+
+// rates compares how often something happened to each object in any ten minutes with how often it did by the reference, and how often its source
+// asks for it.
+func (j *judge) rates(rule, what string, mooring, reference, due map[string][]time.Duration) {
 	within := func(times []time.Duration, from, to time.Duration) (count int) {
 		for _, at := range times {
 			if from <= at && at <= min(to, j.end) {
@@ -501,7 +544,8 @@ func (j *judge) rates(rule, what string, reference, mooring map[string][]time.Du
 	}
 	for _, object := range slices.Sorted(maps.Keys(mooring)) {
 		for _, from := range mooring[object] {
-			ours, theirs := within(mooring[object], from, from+window), within(reference[object], from-margin, from+window+margin)
+			ours := within(mooring[object], from, min(from+window, j.made(object, from)))
+			theirs := max(within(reference[object], from-margin, from+window+margin), within(due[object], from-margin, from+window+margin))
 			if j.anyone() {
 				for _, times := range reference {
 					theirs = max(theirs, within(times, from-margin, from+window+margin))
@@ -600,6 +644,12 @@ func sampleAt(record double.Record, at time.Duration) (double.Sample, bool) {
 	return record.Samples[i], true
 }
 
+// succeeded reports whether the reference has taken the place of Mooring at the end.
+func (j *judge) succeeded() bool {
+	calls := j.mooring.Calls
+	return len(calls) > 0 && calls[len(calls)-1].Other
+}
+
 // settled is rule 13 at the end of the draw, for what the reference reaches too.
 func settled(j *judge) {
 	for _, one := range j.missing(j.reference.Open, j.mooring.Open) {
@@ -607,11 +657,10 @@ func settled(j *judge) {
 	}
 }
 
-// missing returns what Mooring has not reached and the reference has, but for nodes that the limit may hold, which stay
-// targets. Where chance decides which objects
-// the plugin refuses, it decides which are left, too.
+// missing returns what Mooring has not reached and the reference has, but for nodes that the limit may hold, which stay targets. Where chance decides
+// which objects the plugin refuses, it decides which are left, too, and how many are if the reference has taken the place of Mooring.
 func (j *judge) missing(reference, mooring []double.Fault) (missing []double.Fault) {
-	if j.anyone() && len(mooring) <= len(reference) {
+	if j.anyone() && len(mooring) <= len(reference) || j.chance() && j.succeeded() {
 		return nil
 	}
 	for _, one := range mooring {

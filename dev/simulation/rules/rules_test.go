@@ -112,6 +112,118 @@ func TestWrites(t *testing.T) {
 	}
 }
 
+// allowance is what a manager may do in a draw, and what it may not.
+type allowance struct {
+	name, rule         string
+	draw               draw.Draw
+	reference, mooring func(*double.Record)
+	// broken makes of it what breaks the rule.
+	broken func(*draw.Draw, *double.Record)
+}
+
+// allowances are what looked like a broken rule, and what the reference's source does as well.
+var allowances = []allowance{
+	{
+		name: "a write for each address that the plugin returns, where the reference compares what it handed out with itself", rule: "6",
+		draw: world(), mooring: func(r *double.Record) {
+			for i := range 10 {
+				at := 5*time.Minute + time.Duration(i)*time.Second
+				address := string(rune('a' + i))
+				r.Calls = append(r.Calls, &double.Call{Method: "EnsureLoadBalancer", Object: "s", Began: at, Ended: at, Overlap: 1, Address: address})
+				r.Writes = append(r.Writes, double.Write{At: at, Resource: "services", Object: "s"})
+			}
+		},
+		broken: func(_ *draw.Draw, r *double.Record) {
+			for _, call := range r.Calls {
+				call.Address = "a"
+			}
+		},
+	},
+	{
+		name: "events for calls that come later than the reference's", rule: "6-events", draw: world(),
+		reference: func(r *double.Record) { r.Events = make([]double.EventWrite, 20) },
+		mooring: func(r *double.Record) {
+			for i := range 6 {
+				at := 16*time.Minute + time.Duration(i)*time.Second
+				r.Calls = append(r.Calls, &double.Call{Method: "UpdateLoadBalancer", Object: "s", Began: at, Ended: at, Overlap: 1})
+				r.Events = append(r.Events, double.EventWrite{At: at, Object: "s"})
+			}
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Calls = good().Calls },
+	},
+	{
+		name: "an event for a route that is not created and one for a node that is deleted", rule: "6-events", draw: world(),
+		mooring: func(r *double.Record) {
+			r.NodeChanges = deletion(false)
+			r.Calls = append(r.Calls, exists(double.No, 80*time.Second), &double.Call{Method: "CreateRoute", Object: "n", Overlap: 1, Err: errors.New("failed")})
+			for range 6 {
+				r.Events = append(r.Events, double.EventWrite{Object: "n"})
+			}
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Err = nil },
+	},
+	{
+		name: "writes to a node and to another one of its name", rule: "6", draw: world(),
+		mooring: func(r *double.Record) {
+			r.NodeChanges = []double.Change[corev1.Node]{{Object: "n", After: node(true)}, {At: 3 * time.Minute, Object: "n", After: node(true)}}
+			for i := range 8 {
+				r.Writes = append(r.Writes, double.Write{At: time.Duration(i) * time.Minute, Resource: "nodes", Object: "n"})
+			}
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.NodeChanges = r.NodeChanges[:1] },
+	},
+	{
+		name: "a node whose instance is deleted before its time is up", rule: "1", draw: world(draw.Event{At: 5 * time.Second, Kind: draw.Leave, Object: "n"}),
+		mooring: func(r *double.Record) { delete(r.Initialized, "n") },
+		broken:  func(d *draw.Draw, _ *double.Record) { d.Events[0].At = time.Minute },
+	},
+	{
+		name: "a retry that misses the moment from which the cloud affirms the instance", rule: "1",
+		draw:      draw.Draw{Plugin: draw.Plugin{Characters: []draw.Character{draw.Denying}}, Nodes: world().Nodes, Services: world().Services},
+		reference: func(r *double.Record) { r.Initialized["n"] = 40 * time.Second },
+		mooring:   func(r *double.Record) { r.Initialized["n"] = time.Minute },
+		broken:    func(d *draw.Draw, _ *double.Record) { d.Plugin.Characters = nil },
+	},
+	{
+		name: "a node that is excluded just before the load balancer goes", rule: "4-excluded",
+		draw: world(draw.Event{At: 2 * time.Minute, Kind: draw.Exclude, Object: "n"},
+			draw.Event{At: 2*time.Minute + time.Second, Kind: draw.TypeChange, Object: "s", For: time.Minute}),
+		reference: func(r *double.Record) { r.Calls[1].Began, r.Calls[1].Ended = 2*time.Minute, 2*time.Minute+time.Second },
+		broken:    func(d *draw.Draw, _ *double.Record) { d.Events = d.Events[:1] },
+	},
+	{
+		name: "what the reference has not done in the place of Mooring, where chance decides", rule: "13",
+		draw: draw.Draw{Plugin: draw.Plugin{Characters: []draw.Character{draw.RefusingLimiter}}, Nodes: world().Nodes, Services: world().Services},
+		mooring: func(r *double.Record) {
+			r.Open = []double.Fault{{Rule: "13", Object: "s"}}
+			r.Calls[2].Other = true
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[2].Other = false },
+	},
+}
+
+func TestAllowances(t *testing.T) {
+	for _, test := range allowances {
+		t.Run(test.name, func(t *testing.T) {
+			reference, mooring := good(), good()
+			for record, change := range map[*double.Record]func(*double.Record){&reference: test.reference, &mooring: test.mooring} {
+				if change != nil {
+					change(record)
+				}
+			}
+			// What is due for these calls, rule 7 says of the same calls by the reference.
+			reference.Calls = append(reference.Calls, mooring.Calls...)
+			if findings := rules.Check(test.draw, reference, mooring); len(findings) > 0 {
+				t.Errorf("found %v", findings)
+			}
+			test.broken(&test.draw, &mooring)
+			if findings := rules.Check(test.draw, reference, mooring); len(findings) != 1 || findings[0].Rule != test.rule {
+				t.Errorf("found %v, want rule %s", findings, test.rule)
+			}
+		})
+	}
+}
+
 func TestRules(t *testing.T) {
 	late := draw.Event{At: 3 * time.Minute, Kind: draw.PortChange, Object: "s", Number: 8000}
 	exclude := draw.Event{At: 3 * time.Minute, Kind: draw.Exclude, Object: "n"}

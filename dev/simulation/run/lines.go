@@ -19,8 +19,12 @@ type line struct {
 	timed, text string
 }
 
-// lines returns the calls and writes of a manager about each object, in the order of time.
-func lines(record double.Record) map[string][]line {
+// withEvents returns the calls and writes of a manager about each object, those of Events included. client-go writes an Event again after a random time
+// if that fails, which no digest may depend on.
+func withEvents(record double.Record) map[string][]line { return lines(record, record.Events) }
+
+// lines returns the calls and writes of a manager about each object, and some writes of Events, in the order of time.
+func lines(record double.Record, events []double.EventWrite) map[string][]line {
 	of := map[string][]line{}
 	for _, call := range record.Calls {
 		object := cmp.Or(call.Object, ofLists)
@@ -43,6 +47,10 @@ func lines(record double.Record) map[string][]line {
 	for _, write := range record.Writes {
 		text := write.Verb + " " + write.Resource
 		of[write.Object] = append(of[write.Object], line{write.At, fmt.Sprintf("%8s   %s", write.At.Round(10*time.Millisecond), text), text})
+	}
+	for _, event := range events {
+		text := "event " + event.Reason
+		of[event.Object] = append(of[event.Object], line{event.At, fmt.Sprintf("%8s   %s", event.At.Round(10*time.Millisecond), text), text})
 	}
 	for _, all := range of {
 		slices.SortStableFunc(all, func(a, b line) int { return cmp.Compare(a.at, b.at) })

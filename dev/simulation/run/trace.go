@@ -21,7 +21,7 @@ func (v Outcome) Trace(out io.Writer, only ...string) {
 	for _, line := range v.Account.Lines() {
 		_, _ = fmt.Fprintf(out, "%s\n", line)
 	}
-	left, right := lines(v.Reference), lines(v.Mooring)
+	left, right := withEvents(v.Reference), withEvents(v.Mooring)
 	objects := slices.AppendSeq(slices.Collect(maps.Keys(left)), maps.Keys(right))
 	slices.Sort(objects)
 	if len(only) > 0 {
@@ -52,7 +52,7 @@ type Digest struct{ Trace, Timed uint64 }
 func (v Outcome) Digests() map[string]Digest {
 	digests := map[string]Digest{}
 	for _, record := range []double.Record{v.Reference, v.Mooring} {
-		for object, lines := range lines(record) {
+		for object, lines := range lines(record, nil) {
 			trace, timed := fnv.New64a(), fnv.New64a()
 			for _, line := range lines {
 				_, _ = fmt.Fprintln(timed, line.timed) // a hash takes everything

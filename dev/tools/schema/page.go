@@ -28,10 +28,10 @@ func metalPage(schema *jsonschema.Schema) ([]byte, error) {
 		if !found {
 			return nil, fmt.Errorf("there is no type %s", name)
 		}
-		fmt.Fprintf(&page, "\n## %s\n\n%s\n\n| field | type | meaning |\n|---|---|---|\n", name, definition.Description)
+		fmt.Fprintf(&page, "\n## %s\n\n%s\n\n", name, definition.Description)
 		var inside []string
 		for field := definition.Properties.Oldest(); field != nil; field = field.Next() {
-			fmt.Fprintf(&page, "| `%s` | %s | %s |\n", field.Key, kindOf(field.Value), escape(field.Value.Description))
+			fmt.Fprintf(&page, "- `%s` (%s): %s\n", field.Key, kindOf(field.Value), escape(field.Value.Description))
 			if refers := reference(field.Value); refers != "" && !met[refers] {
 				met[refers] = true
 				inside = append(inside, refers)
@@ -83,7 +83,7 @@ func reference(field *jsonschema.Schema) string {
 	}
 }
 
-// escape returns a description as the cell of a table.
+// escape returns a description as the item of a list.
 func escape(description string) string {
-	return strings.NewReplacer("|", `\|`, "*", `\*`, "\n", " ").Replace(description)
+	return strings.NewReplacer("*", `\*`, "\n", " ").Replace(description)
 }

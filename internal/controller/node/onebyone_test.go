@@ -354,7 +354,7 @@ func TestALabelThatFollowsItsBetaLabelIsNoNeed(t *testing.T) {
 func TestAReadyNodeWhoseInstanceIsDenied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := ledForLong(t)
-		events := record.NewFakeRecorder(10)
+		events := record.NewFakeRecorder(10_000) // a full recorder would block the refresher
 		r.refresher.recorder = events
 		r.add("remade", time.Hour, readyNow(corev1.ConditionTrue))
 		r.add("dead", time.Hour, readyNow(corev1.ConditionFalse))
