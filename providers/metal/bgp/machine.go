@@ -17,6 +17,8 @@ type Machine struct {
 	// Addresses returns the machine's own addresses, the primary one of an interface before what was added to it. Default: those of
 	// the network namespace.
 	Addresses func() ([]netip.Addr, error)
+	// Gateway returns the gateway of the default route of a family. Default: as the network namespace has it.
+	Gateway func(ipv6 bool) (netip.Addr, error)
 	// NodeLabels returns the labels of the node on which the speaker runs, nil as long as nodes are being listed. The error says why
 	// the node is not known. Default: it never is.
 	NodeLabels func() (map[string]string, error)
@@ -28,6 +30,9 @@ var errNoNodes = errors.New("nodes are not followed")
 func (m Machine) withDefaults() Machine {
 	if m.Addresses == nil {
 		m.Addresses = self.Addresses
+	}
+	if m.Gateway == nil {
+		m.Gateway = self.Gateway
 	}
 	if m.NodeLabels == nil {
 		m.NodeLabels = func() (map[string]string, error) { return nil, errNoNodes }
@@ -126,4 +131,30 @@ func (s *Speaker) LookNow() {
 // observe takes what the machine says by now. Callers hold the lock.
 func (s *Speaker) observe() (settings, error) {
 	return newSettings(s.settings.config, s.settings, s.options.Machine)
+}
+
+// located returns the routers with the addresses at which they are, and why one has none: it is at an address of nowhere then.
+func (m Machine) located(peers []config.BGPPeer) ([]config.BGPPeer, map[netip.Addr]error) {
+	if !slices.ContainsFunc(peers, func(peer config.BGPPeer) bool { return peer.DefaultGateway != "" }) {
+		return peers, nil
+	}
+	peers, nowhere := slices.Clone(peers), map[netip.Addr]error{}
+	for i := range peers {
+		peer := &peers[i]
+		if peer.DefaultGateway == "" {
+			continue
+		}
+		addr, err := m.Gateway(peer.DefaultGateway == config.IPv6)
+		if err == nil && slices.ContainsFunc(peers, func(other config.BGPPeer) bool { return other.Addr() == addr }) {
+			err = fmt.Errorf("the default gateway of this machine, %s, is another peer, too", addr)
+		}
+		if err != nil {
+			if addr = netip.IPv4Unspecified(); peer.DefaultGateway == config.IPv6 {
+				addr = netip.IPv6Unspecified()
+			}
+			nowhere[addr] = err
+		}
+		peer.Address = addr.String()
+	}
+	return peers, nowhere
 }

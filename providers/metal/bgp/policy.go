@@ -29,8 +29,8 @@ func policies(s *settings) (*api.SetPoliciesRequest, error) {
 		}},
 	}}}
 	export := &api.Policy{Name: exportPolicy}
-	for i := range s.config.Peers {
-		peer := &s.config.Peers[i]
+	for i := range s.peers {
+		peer := &s.peers[i]
 		if s.neighbors[peer.Addr()].name != peer.Name || s.groups[peer.Name] != "" {
 			continue // a router that is added later brings the policies up to date
 		}

@@ -36,6 +36,8 @@ const (
 	NoPassword Problem = "PasswordNotReadable"
 	// NoSource says that this machine has no address in the sourceSubnet of the router.
 	NoSource Problem = "NoSourceAddress"
+	// NoGateway says that this machine has no default route by which the router is found.
+	NoGateway Problem = "NoGateway"
 	// NoNode says that the router has nodeSelectors, and that the node of this replica is not known.
 	NoNode Problem = "NodeNotFound"
 	// NotUp says that the session is not up yet, and that nothing went wrong so far.
@@ -79,6 +81,8 @@ func (p Problem) Words() string {
 		return "has a password that cannot be read"
 	case NoSource:
 		return "has a sourceSubnet in which this machine has no address"
+	case NoGateway:
+		return "is the default gateway, and this machine has none"
 	case NoNode:
 		return "has nodeSelectors, and this replica does not find its node"
 	case NoFamily:

@@ -15,6 +15,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/e2e/sandbox"
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/providers/metal/bgp"
+	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
 // labeled has a speaker's node be in a rack from now on.
@@ -139,4 +140,34 @@ func TestLocalASN(t *testing.T) {
 	p.announce(t, wanted)
 	l.converges(t, "begin", wanted)
 	up(t, p, "frr", "bird")
+}
+
+// TestDefaultGateway has the router be the gateway of the speaker's default route, for as long as there is one.
+func TestDefaultGateway(t *testing.T) {
+	l := enter(t, plainly)
+	if l == nil {
+		return
+	}
+	gateway := frrPeer
+	gateway.Name, gateway.Address, gateway.DefaultGateway = "gateway", "", config.IPv4
+	wanted := services(0, 1, 2)
+	p := startSpeaker(t, l.speaker, l.dir, section(gateway, birdPeer))
+	p.announce(t, wanted)
+	l.routerConverges(t, l.bird, "begin", wanted)
+	if status := p.peers(t)["gateway"]; !slices.Equal(status.Missing, []bgp.Problem{bgp.NoGateway}) || status.Up() {
+		t.Errorf("without a default route: %+v", status)
+	}
+	sandbox.Command(t, append(l.speaker.Args(), "ip", "route", "add", "default", "via", frrAddr.String())...)
+	up(t, p, "gateway")
+	l.routerConverges(t, l.frr, "by the default route", wanted)
+	sandbox.Command(t, append(l.speaker.Args(), "ip", "route", "del", "default")...)
+	poll.Until(t, "the session ends with the default route", func(context.Context) error {
+		if status := p.peers(t)["gateway"]; status.Up() || !slices.Equal(status.Missing, []bgp.Problem{bgp.NoGateway}) {
+			return fmt.Errorf("%+v", status)
+		}
+		return nil
+	})
+	if err := holds(t, l.bird, wanted); err != nil {
+		t.Errorf("BIRD, which has nothing to do with the default route: %v", err)
+	}
 }

@@ -110,11 +110,11 @@ func (s *sessions) expect(settings settings) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.repeatDelay = repeatDelay(settings.config.Mode)
-	peers := make(map[netip.Addr]*peerState, len(settings.config.Peers))
+	peers := make(map[netip.Addr]*peerState, len(settings.peers))
 	different := !reflect.DeepEqual(s.elsewhere, settings.elsewhere)
 	s.elsewhere = settings.elsewhere
-	for i := range settings.config.Peers {
-		configured := &settings.config.Peers[i]
+	for i := range settings.peers {
+		configured := &settings.peers[i]
 		addr := configured.Addr()
 		if _, others := settings.elsewhere[configured.Name]; others {
 			continue

@@ -29,8 +29,10 @@ type identity struct {
 
 // settings is a section of the configuration with what it refers to.
 type settings struct {
-	config    config.BGP
-	identity  identity
+	config   config.BGP
+	identity identity
+	// peers are the routers of the section, with the addresses at which they are.
+	peers     []config.BGPPeer
 	neighbors map[netip.Addr]neighbor
 	// groups are the names of the groups of the routers that have a table of their own, by the routers' names.
 	groups map[string]string
@@ -64,9 +66,11 @@ func newSettings(section config.BGP, before settings, machine Machine) (settings
 			s.groups[name] = group.Name
 		}
 	}
+	peers, nowhere := machine.located(section.Peers)
+	s.peers = peers
 	taken := map[netip.Addr]bool{}
-	for i := range section.Peers {
-		peer := &section.Peers[i]
+	for i := range peers {
+		peer := &peers[i]
 		addr := peer.Addr()
 		if !addr.IsValid() {
 			return s, fmt.Errorf("peer %s: %q is not an address", peer.Name, peer.Address)
@@ -80,6 +84,10 @@ func newSettings(section config.BGP, before settings, machine Machine) (settings
 			continue
 		}
 		taken[addr] = true
+		if err := nowhere[addr]; err != nil {
+			s.lacks(addr, NoGateway, err)
+			continue
+		}
 		if noNode != nil && len(peer.NodeSelectors) > 0 {
 			s.lacks(addr, NoNode, noNode)
 		}
@@ -208,9 +216,9 @@ func (s *settings) identify(derive func([]netip.Addr) netip.Addr) (identity, err
 	if id.routerID.IsValid() {
 		return id, nil
 	}
-	peers := make([]netip.Addr, 0, len(s.config.Peers))
-	for i := range s.config.Peers {
-		peer := &s.config.Peers[i]
+	peers := make([]netip.Addr, 0, len(s.peers))
+	for i := range s.peers {
+		peer := &s.peers[i]
 		peers = append(peers, cmp.Or(s.neighbors[peer.Addr()].session.source, peer.SourceAddr(), peer.Addr()))
 	}
 	if id.routerID = derive(peers); !id.routerID.IsValid() {

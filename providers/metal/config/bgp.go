@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,8 +89,12 @@ type BGPPool struct {
 type BGPPeer struct {
 	// Name names the router in status, logs and metrics. Default: its address.
 	Name string `json:"name,omitempty"`
-	// Address is where the router listens, IPv4 or IPv6, without a zone.
-	Address string `json:"address"`
+	// Address is where the router listens, IPv4 or IPv6, without a zone. It is required unless DefaultGateway is there.
+	Address string `json:"address,omitempty"`
+	// DefaultGateway has each replica take the gateway of its machine's default route as the router: IPv4 or IPv6. A replica whose machine has
+	// none, or one with a link-local address, has no session with it, its status says NoGateway, and it looks again every 10 seconds. One
+	// peer of each family may have it. It does not go with Address.
+	DefaultGateway AddressFamily `json:"defaultGateway,omitempty"`
 	// ASN is the autonomous system of the router. It is required unless DynamicASN is there.
 	ASN uint32 `json:"asn,omitempty"`
 	// LocalASN is the autonomous system that the speaker has for this router. A router in the same one is internal. Default: asn
@@ -188,6 +193,9 @@ func (b *BGP) setDefaults() {
 
 func (p *BGPPeer) setDefaults() {
 	p.Name = cmp.Or(p.Name, p.Address)
+	if p.Name == "" && p.DefaultGateway != "" {
+		p.Name = "gateway-" + strings.ToLower(string(p.DefaultGateway))
+	}
 	p.Port = cmp.Or(p.Port, bgpPort)
 	setDuration(&p.HoldTime, defaultHoldTime)
 	setDuration(&p.KeepaliveTime, max(time.Second, (p.HoldTime.Duration/3).Truncate(time.Second)))
@@ -323,6 +331,9 @@ func (b *BGP) validatePeers(path *field.Path) field.ErrorList {
 			errs = append(errs, field.Duplicate(at.Child("name"), peer.Name))
 		}
 		names[peer.Name] = true
+		if peer.DefaultGateway != "" && slices.ContainsFunc(b.Peers[:i], func(other BGPPeer) bool { return other.DefaultGateway == peer.DefaultGateway }) {
+			errs = append(errs, field.Duplicate(at.Child("defaultGateway"), peer.DefaultGateway))
+		}
 		errs = append(errs, peer.validate(at, b.OwnASN(peer))...)
 		if peer.BFD != nil && b.Mode == GracefulRestart {
 			errs = append(errs, field.Invalid(at.Child("bfd"), "set",
@@ -347,7 +358,9 @@ func (p *BGPPeer) excludes(other BGPPeer) bool {
 func (p *BGPPeer) validate(path *field.Path, ownASN uint32) field.ErrorList {
 	var errs field.ErrorList
 	addr := p.Addr()
-	if !addr.IsValid() || addr.Zone() != "" || addr.IsUnspecified() || addr.IsMulticast() || addr.Is4In6() {
+	if p.DefaultGateway != "" {
+		errs = append(errs, p.validateGateway(path)...)
+	} else if !addr.IsValid() || addr.Zone() != "" || addr.IsUnspecified() || addr.IsMulticast() || addr.Is4In6() {
 		errs = append(errs, field.Invalid(path.Child("address"), p.Address,
 			"must be an IPv4 or IPv6 address of a router, without a zone"))
 	}
@@ -376,8 +389,8 @@ func (p *BGPPeer) validate(path *field.Path, ownASN uint32) field.ErrorList {
 
 func (p *BGPPeer) validateSource(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	addr := p.Addr()
-	if source := p.SourceAddr(); p.SourceAddress != "" && (!source.IsValid() || source.Is4() != addr.Is4()) {
+	is4 := p.Addr().Is4() || p.DefaultGateway == IPv4
+	if source := p.SourceAddr(); p.SourceAddress != "" && (!source.IsValid() || source.Is4() != is4) {
 		errs = append(errs, field.Invalid(path.Child("sourceAddress"), p.SourceAddress,
 			"must be an address of the same family as the router's"))
 	}
@@ -388,7 +401,7 @@ func (p *BGPPeer) validateSource(path *field.Path) field.ErrorList {
 	switch at := path.Child("sourceSubnet"); {
 	case err != nil:
 		errs = append(errs, field.Invalid(at, p.SourceSubnet, err.Error()))
-	case subnet.Addr().Is4() != addr.Is4():
+	case subnet.Addr().Is4() != is4:
 		errs = append(errs, field.Invalid(at, p.SourceSubnet, "must be of the same family as the router's address"))
 	case p.SourceAddress != "":
 		errs = append(errs, field.Invalid(at, p.SourceSubnet, "does not go with sourceAddress"))

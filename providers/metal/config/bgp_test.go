@@ -228,3 +228,21 @@ func TestLocalASN(t *testing.T) {
 		t.Error("a router in the speaker's autonomous system for it is internal")
 	}
 }
+
+// A router that is the default gateway has a name and a family in the place of an address.
+func TestDefaultGateway(t *testing.T) {
+	const head = "apiVersion: metal.mooring.dev/v1alpha1\nkind: MetalCloudConfig\nbgp:\n  asn: 64512\n  peers: ["
+	for peers, want := range map[string]string{
+		"{defaultGateway: IPv4, asn: 64513, sourceSubnet: 10.0.0.0/8}, {defaultGateway: IPv6, asn: 64513}": "",
+		"{defaultGateway: IPv4, asn: 64513, address: 192.0.2.1}":                                           "does not go with defaultGateway",
+		"{defaultGateway: IPv4, asn: 1}, {name: b, defaultGateway: IPv4, asn: 1}":                          "defaultGateway: Duplicate value",
+		"{defaultGateway: yes, name: a, asn: 1}":                                                           "defaultGateway",
+		"{defaultGateway: IPv6, asn: 1, sourceSubnet: 10.0.0.0/8}":                                         "same family",
+		"{asn: 1}": "must be an IPv4 or IPv6 address",
+	} {
+		made, err := Read(strings.NewReader(head+peers+"]"), ".")
+		if want == "" && (err != nil || made.BGP.Peers[0].Name != "gateway-ipv4") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %s", peers, err, want)
+		}
+	}
+}

@@ -47,3 +47,15 @@ func (p *BGPPeer) validateTTL(path *field.Path) field.ErrorList {
 	}
 	return errs
 }
+
+// validateGateway says what is wrong with a router that is found by the default route.
+func (p *BGPPeer) validateGateway(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if p.DefaultGateway != IPv4 && p.DefaultGateway != IPv6 {
+		errs = append(errs, field.NotSupported(path.Child("defaultGateway"), p.DefaultGateway, []AddressFamily{IPv4, IPv6}))
+	}
+	if p.Address != "" {
+		errs = append(errs, field.Invalid(path.Child("address"), p.Address, "does not go with defaultGateway"))
+	}
+	return errs
+}
