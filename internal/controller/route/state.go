@@ -40,10 +40,10 @@ type state struct {
 	attempts map[string]*attempt
 	// shown are the routes that a list, a creation of ours or the condition of its node has shown.
 	shown map[key]shownRoute
-	// lag is how late lists have shown routes that this process made, and learned says that one has been shown. pending says that the newest
-	// list lacks one: lists lag, and by how much is not known yet.
-	lag              time.Duration
-	learned, pending bool
+	// lag is how late lists have shown routes that this process made. pending says that the newest list lacks one: lists lag, and by how much is
+	// not known yet.
+	lag     time.Duration
+	pending bool
 	// unsupported are the families of which the provider last said that it makes no routes.
 	unsupported []family
 }
@@ -217,11 +217,7 @@ func (s *state) observe(d desired, p plan, busy []destination, now time.Time) {
 
 // learn learns how late lists are from a route of ours that one shows now. The lock is held.
 func (s *state) learn(known shownRoute, now time.Time) {
-	if known.made.IsZero() {
-		return
-	}
-	s.learned = true
-	if !known.denied.IsZero() {
+	if !known.made.IsZero() && !known.denied.IsZero() {
 		s.lag = max(s.lag, min(now.Sub(known.made), maxLag))
 	}
 }
@@ -241,8 +237,9 @@ func (s *state) believed(known shownRoute) time.Time {
 	return kit.Later(known.denied.Add(lag), known.made.Add(maxLag))
 }
 
-// deniable reports whether a node may be told that it lacks a route: there was never one, or lists deny it for longer than they may lag.
-// Before that is known, it is maxLag. While a route that was there is being made again, its end is what counts, as in the reference.
+// deniable reports whether a node may be told that it lacks a route: there was never one, or lists deny it for longer than they may lag. That is
+// maxLag, however late lists were so far: one page may be empty several times in a row, and the creation that follows may be refused. While a route
+// that was there is being made again, its end is what counts, as in the reference.
 func (s *state) deniable(k key, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -255,10 +252,7 @@ func (s *state) deniable(k key, now time.Time) bool {
 			return false
 		}
 	}
-	if !s.learned {
-		return !known.denied.IsZero() && now.Sub(known.denied) >= maxLag
-	}
-	return !known.denied.IsZero() && !now.Before(s.believed(known))
+	return !known.denied.IsZero() && now.Sub(known.denied) >= maxLag
 }
 
 // doubts reports whether the newest list lacks routes for which it is not believed: another list is due.
