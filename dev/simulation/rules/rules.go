@@ -605,9 +605,10 @@ func lives(j *judge) {
 	}
 }
 
-// early is rule 13 two minutes after the disturbances, for what the reference has reached by then.
+// early is rule 13 two minutes after the disturbances, for what the reference has reached by then. It is restarted at their end where it is compared,
+// and not where it has taken the place of Mooring: there its pauses may last for another five minutes, as may those before the next start of a process.
 func early(j *judge) {
-	if j.chance() {
+	if j.chance() || j.succeeded() {
 		return
 	}
 	reference, ok := sampleAt(j.reference, draw.Disturbed+rest)

@@ -192,6 +192,14 @@ var allowances = []allowance{
 		broken:    func(d *draw.Draw, _ *double.Record) { d.Events = d.Events[:1] },
 	},
 	{
+		name: "what the reference has not done in the place of Mooring two minutes after the disturbances", rule: "13-early", draw: world(),
+		mooring: func(r *double.Record) {
+			r.Samples[1].Open = []double.Fault{{Rule: "13", Object: "s", At: 13 * time.Minute}}
+			r.Calls[2].Other = true
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[2].Other = false },
+	},
+	{
 		name: "what the reference has not done in the place of Mooring, where chance decides", rule: "13",
 		draw: draw.Draw{Plugin: draw.Plugin{Characters: []draw.Character{draw.RefusingLimiter}}, Nodes: world().Nodes, Services: world().Services},
 		mooring: func(r *double.Record) {
