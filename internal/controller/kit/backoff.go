@@ -1,10 +1,11 @@
 package kit
 
 import (
+	"fmt"
+	"hash/fnv"
 	"time"
 
 	"golang.org/x/time/rate"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -58,16 +59,28 @@ const (
 	firstRetry, longestRetry = 5 * time.Millisecond, 2 * time.Minute
 	// retriesASecond and retriesAtOnce bound the retries of all objects together, as in the reference.
 	retriesASecond, retriesAtOnce = 10, 100
-	// jitter is the share of a pause by which it may be longer.
-	jitter = 0.1
+	// jitter is the largest part of a pause by which it is longer: one in so many.
+	jitter = 10
 )
+
+// Lengthened returns a pause of an object with jitter, so what has failed together is not tried together, also when it has failed often. Jitter depends
+// on the object and on how often it has failed before, and on nothing else. A pause that is longer than the longest stays: the cloud has asked for it.
+func Lengthened(pause, longest time.Duration, object string, before int) time.Duration {
+	if pause > longest {
+		return pause
+	}
+	sum := fnv.New32a()
+	_, _ = fmt.Fprint(sum, object, before) // a hash takes everything
+	pause = min(pause, longest*jitter/(jitter+1))
+	return pause + pause*time.Duration(sum.Sum32()%1000)/(1000*jitter)
+}
 
 // NewRetryLimiter returns the pauses between the retries of objects as the reference's controllers have them, by client-go's default: 5 ms after
 // the first failure of an object, doubling, and all objects together ten a second after a burst of 100. There are two differences: an object's
 // pause is never longer than two minutes, and jitter lengthens it.
 func NewRetryLimiter[T comparable]() workqueue.TypedRateLimiter[T] {
 	return workqueue.NewTypedMaxOfRateLimiter(
-		lengthened[T]{workqueue.NewTypedItemExponentialFailureRateLimiter[T](firstRetry, longestRetry*10/11)},
+		lengthened[T]{workqueue.NewTypedItemExponentialFailureRateLimiter[T](firstRetry, longestRetry)},
 		workqueue.TypedRateLimiter[T](&workqueue.TypedBucketRateLimiter[T]{Limiter: rate.NewLimiter(retriesASecond, retriesAtOnce)}),
 	)
 }
@@ -79,7 +92,8 @@ type lengthened[T comparable] struct {
 
 // When implements workqueue.TypedRateLimiter.
 func (l lengthened[T]) When(object T) time.Duration {
-	return wait.Jitter(l.TypedRateLimiter.When(object), jitter)
+	before := l.NumRequeues(object)
+	return Lengthened(l.TypedRateLimiter.When(object), longestRetry, fmt.Sprint(object), before)
 }
 
 // Later returns the later of two times.

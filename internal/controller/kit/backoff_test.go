@@ -130,3 +130,17 @@ func TestRetriesPauseForTwoMinutesAtMost(t *testing.T) {
 		t.Errorf("the pause after a success is %s", first)
 	}
 }
+
+// What has failed at the same moment, and as often, is not tried again at the same moment.
+func TestRetriesOfObjectsAreApart(t *testing.T) {
+	limiter := NewRetryLimiter[string]()
+	for failures := range 20 {
+		pauses := map[time.Duration]bool{}
+		for i := range 10 {
+			pauses[limiter.When(fmt.Sprint("node-", i))] = true
+		}
+		if len(pauses) < 8 {
+			t.Errorf("10 nodes have %d different pauses after %d failures", len(pauses), failures)
+		}
+	}
+}

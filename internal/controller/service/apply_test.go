@@ -123,23 +123,27 @@ func TestReasonsAndPauses(t *testing.T) {
 	}
 }
 
-// Pauses are lengthened by what depends on the object alone, and never beyond the longest one.
+// Pauses are lengthened by what depends on the object alone, and never beyond the longest one. Those of Services that fail for long differ, too.
 func TestPausesAreSpread(t *testing.T) {
-	b := backoff{first: 5 * time.Second, longest: 2 * time.Minute, spread: spread}
-	plain, different := errors.New("plain"), map[time.Duration]bool{}
-	for i := range 100 {
-		of := fmt.Sprint("uid-", i)
-		first := b.after(0, plain, of)
-		different[first] = true
-		if first < 5*time.Second || first > 5500*time.Millisecond || first != b.after(0, plain, of) {
-			t.Errorf("the first pause of %s is %s", of, first)
+	b := backoff{first: 5 * time.Second, longest: 2 * time.Minute, jitter: true}
+	for _, test := range []struct {
+		before         int
+		least, longest time.Duration
+	}{
+		{0, 5 * time.Second, 5500 * time.Millisecond}, {99, 109 * time.Second, 2 * time.Minute},
+	} {
+		different := map[time.Duration]bool{}
+		for i := range 100 {
+			of := fmt.Sprint("uid-", i)
+			pause := b.after(test.before, errors.New("plain"), of)
+			different[pause] = true
+			if pause < test.least || pause > test.longest || pause != b.after(test.before, errors.New("plain"), of) {
+				t.Errorf("the pause of %s after %d failures is %s", of, test.before, pause)
+			}
 		}
-		if last := b.after(99, plain, of); last != 2*time.Minute {
-			t.Errorf("the longest pause of %s is %s", of, last)
+		if len(different) < 50 {
+			t.Errorf("100 Services have %d different pauses after %d failures", len(different), test.before)
 		}
-	}
-	if len(different) < 50 {
-		t.Errorf("100 Services have %d different pauses", len(different))
 	}
 }
 

@@ -117,7 +117,7 @@ func New(options Options) (*Controller, error) {
 	reconciler := &reconciler{
 		reader: options.Client, classes: options.Classes, targets: targets, states: states,
 		events:  &events{recorder: options.Recorder, metrics: metrics},
-		metrics: metrics, backoff: backoff{first: options.FirstRetry, longest: options.LongestRetry, spread: spread},
+		metrics: metrics, backoff: backoff{first: options.FirstRetry, longest: options.LongestRetry, jitter: true},
 		// One that lists load balancers knows them by the UIDs of their Services. Others may go by the name of the Service.
 		tellsApart: provider.CapabilitiesOf(options.Cloud).ListLoadBalancers != nil,
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"slices"
 	"strings"
@@ -28,8 +27,6 @@ const (
 	// longestCleanup is the longest pause between tries to delete a load balancer: the reference looks every 30 seconds, too, at each Service
 	// that is to be cleaned up.
 	longestCleanup = 30 * time.Second
-	// spreadPart is the largest part of a pause by which it is lengthened, so that what has failed together is not tried together.
-	spreadPart = 10
 	// absenceTries is how often in a row a deletion has to fail until it is believed that there is nothing to delete.
 	absenceTries = 3
 	// lastingFailure is how long a failure has to go on to be shown on a Service that showed another within kit.EventInterval. A call that fails every
@@ -602,8 +599,8 @@ type backoff struct {
 	first, longest time.Duration
 	// asked bounds the pause that an api.RetryError asks for; zero: nothing does.
 	asked time.Duration
-	// spread returns by what part of itself a pause is lengthened; nil: by none.
-	spread func(of string, before int) float64
+	// jitter says that pauses have some.
+	jitter bool
 }
 
 // of returns the pauses between passes for an intent.
@@ -623,17 +620,10 @@ func (b backoff) after(before int, err error, of string) time.Duration {
 		return min(pause, cmp.Or(b.asked, pause))
 	}
 	pause := b.growing().After(before, err)
-	if b.spread == nil {
-		return pause
+	if b.jitter {
+		pause = kit.Lengthened(pause, b.longest, of, before)
 	}
-	return max(pause, min(pause+time.Duration(float64(pause)*b.spread(of, before)), b.longest))
-}
-
-// spread is the part of a pause that depends on the object and on how often it has failed, and on nothing else.
-func spread(of string, before int) float64 {
-	sum := fnv.New32a()
-	_, _ = fmt.Fprint(sum, of, before) // a hash takes everything
-	return float64(sum.Sum32()%1000) / 1000 / spreadPart
+	return pause
 }
 
 // growing is the pauses between what is repeated because others give cause for it again and again.
