@@ -31,6 +31,7 @@ const (
 const (
 	driftCheck   = time.Minute      // one GetLoadBalancer a minute and cluster
 	affirmations = 3                // questions about ready nodes a round before deletions
+	places       = 6                // lists of routes that may follow each other when nodes change, from the start of a process on
 	round        = 10 * time.Second // the denials that share a round
 )
 
@@ -276,9 +277,9 @@ func gathered(triggers []time.Duration, s span, pass time.Duration) (count int) 
 	return count
 }
 
-// routes adds a list a period, and for each list the routes that it lacks and those that it has too much.
+// routes adds a list a period and the register's places, and for each list the routes that it lacks and those that it has too much.
 func (d *due) routes() {
-	d.methods["ListRoutes"] = len(d.record.Starts) + int(d.end/routePass)
+	d.methods["ListRoutes"] = places*len(d.record.Starts) + int(d.end/routePass)
 	for _, call := range d.record.Calls {
 		if call.Method != "ListRoutes" || call.Listed == nil || call.Began > d.end {
 			continue

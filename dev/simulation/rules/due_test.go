@@ -90,7 +90,7 @@ func TestDue(t *testing.T) {
 		), 1},
 		{"a list that lacks a node", "CreateRoute", with(nodes(double.Change[corev1.Node]{After: initialized}), &double.Call{Method: "ListRoutes", Listed: []string{}}), 1},
 		{"a list of a node that is gone", "DeleteRoute", with(nodes(), &double.Call{Method: "ListRoutes", Listed: []string{"n"}}), 1},
-		{"periods of routes", "ListRoutes", nodes(), 1 + 120},
+		{"periods of routes", "ListRoutes", nodes(), places + 120},
 	} {
 		if got := dueCalls(test.record, end)[test.method]; got != test.want {
 			t.Errorf("%s: %d calls of %s are due, want %d", test.name, got, test.method, test.want)
