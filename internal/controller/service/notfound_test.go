@@ -53,11 +53,15 @@ func TestAProxysAnswerDeletesNothing(t *testing.T) {
 // hiding is a plugin whose cloud does not find the load balancers for a while.
 type hiding struct {
 	*memoryCloud
-	hides atomic.Bool
+	// fails says that it cannot be asked, either.
+	hides, fails atomic.Bool
 }
 
 func (h *hiding) GetLoadBalancer(ctx context.Context, cluster string, service *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
 	status, exists, err := h.memoryCloud.GetLoadBalancer(ctx, cluster, service)
+	if h.fails.Load() {
+		return nil, false, errTransient
+	}
 	return status, exists && !h.hides.Load(), err
 }
 
@@ -128,6 +132,36 @@ func TestNoSecondLoadBalancerForADenialThatPasses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A question that fails after the cloud did not find the load balancer proves nothing new: no Ensure makes a second one.
+func TestNoSecondLoadBalancerForAQuestionThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		plugin := &hiding{}
+		e := startEngine(t, 1)
+		defer e.stop()
+		plugin.memoryCloud = e.cloud
+		e.core.reconciler.applier.balancer = plugin
+		e.changeNode("a", nodeWith("a"))
+		service := serviceWith()
+		e.addService(service)
+		time.Sleep(time.Minute)
+
+		plugin.hides.Store(true)
+		e.changeNode("b", nodeWith("b"))
+		time.Sleep(10 * time.Second)
+		plugin.fails.Store(true)
+		time.Sleep(5 * time.Minute)
+		if n := e.cloud.count("ensure"); n != 1 {
+			t.Errorf("%d Ensures while the load balancer is not found", n)
+		}
+		plugin.fails.Store(false)
+		plugin.hides.Store(false)
+		time.Sleep(DefaultLongestRetry + time.Second)
+		if n := e.cloud.count("ensure"); !e.cloud.has(service.UID, "b") || n != 1 {
+			t.Errorf("after it was found: node b %t, %d Ensures", e.cloud.has(service.UID, "b"), n)
+		}
+	})
 }
 
 // Lists that come oftener than single looks are allowed keep no load balancer that was deleted from being made again.

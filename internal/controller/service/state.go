@@ -238,11 +238,13 @@ func (s *states) retargeted(key types.NamespacedName, act action, targets *targe
 	})
 }
 
-// retargetFailed says that it is open what the targets are now. These are written by the next Ensure, and others before it.
+// retargetFailed says that it is open what the targets are now. These are written by the next Ensure, and others before it. While the cloud does not find
+// the load balancer, an Ensure might make a second one, so the same is tried again.
 func (s *states) retargetFailed(key types.NamespacedName, act action, targets *targetSet) {
 	s.change(key, func(known *state) {
 		changed := *known.made
-		changed.ensured, changed.targets, changed.writtenTargets, changed.unlisted = false, nil, nil, nil
+		changed.ensured = changed.ensured && changed.denial.answers > 0
+		changed.targets, changed.writtenTargets, changed.unlisted = nil, nil, nil
 		if !act.onlyTargets {
 			changed.denial.targets = targets.members
 		}
