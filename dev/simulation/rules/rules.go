@@ -49,6 +49,9 @@ const (
 	initialized = 10 * time.Second
 	// gone is how much later the node of a deleted instance may go, besides the calls that are due.
 	gone = 15 * time.Second
+	// longestQuestion is the longest pause between two questions about a silent node, and minAge how old a node gets that was never initialized.
+	longestQuestion = 30 * time.Second
+	minAge          = 2 * time.Minute
 	// passesAtOnce is how much later a change may reach the plugin, besides the calls that are due.
 	passesAtOnce = 5 * time.Second
 	// stopGrace is how long a process that is asked to end waits for the calls under way, --graceful-shutdown-timeout. Another has the lease after
@@ -241,6 +244,26 @@ func (j *judge) affirmed(node string) (at time.Duration) {
 	return at
 }
 
+// asksAgain returns how long after an answer about a silent node the next question is due, by the register: after a quarter of the time for which it
+// has been silent, half a minute at most.
+func (j *judge) asksAgain(node string, answered time.Duration) time.Duration {
+	var since time.Duration
+	for _, change := range j.mooring.NodeChanges {
+		if change.Object == node && change.At <= answered && change.After != nil && !ready(change.After) && (change.Before == nil || ready(change.Before)) {
+			since = change.At
+		}
+	}
+	return min((answered-since)/4, longestQuestion)
+}
+
+// young returns until when the minimum age keeps a node that Mooring has not initialized, zero for others.
+func (j *judge) young(node draw.Node) time.Duration {
+	if _, is := j.mooring.Initialized[node.Name]; is || node.Taken {
+		return 0
+	}
+	return node.Joins + minAge
+}
+
 // removal is rule 3 for as many deleted instances as the limit lets go: the larger of ten and a quarter, and never more than half.
 func removal(j *judge) {
 	if j.limited() || j.chance() {
@@ -254,7 +277,8 @@ func removal(j *judge) {
 		}
 		// The calls about all deleted instances may be made one after the other.
 		due := j.notBeforeRest(reference, reference+gone+time.Duration(4+2*len(deleted))*j.longest+j.luck(0))
-		due = max(due, j.affirmed(node.Name)+gone+4*j.longest)
+		affirmed := j.affirmed(node.Name)
+		due = max(due, max(affirmed+j.asksAgain(node.Name, affirmed), j.young(node))+gone+4*j.longest)
 		at, done := j.mooring.Removed[node.Name]
 		switch {
 		case j.hangs(due, instance):

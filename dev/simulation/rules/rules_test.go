@@ -178,6 +178,26 @@ var allowances = []allowance{
 		broken:  func(d *draw.Draw, _ *double.Record) { d.Events[0].At = time.Minute },
 	},
 	{
+		name: "a node that is too young to be deleted", rule: "3", draw: world(draw.Event{At: 5 * time.Second, Kind: draw.Leave, Object: "m"}),
+		reference: func(r *double.Record) { r.Removed["m"] = time.Minute },
+		mooring: func(r *double.Record) {
+			delete(r.Initialized, "m")
+			r.Removed["m"] = 2*time.Minute + 10*time.Second
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Initialized["m"] = time.Second },
+	},
+	{
+		name: "a node that has been silent for long when its instance goes", rule: "3", draw: world(draw.Event{At: 2 * time.Minute, Kind: draw.Leave, Object: "m"}),
+		mooring: func(r *double.Record) {
+			r.NodeChanges = []double.Change[corev1.Node]{{At: 2 * time.Minute, Object: "m", Before: node(true), After: node(false)}}
+			affirmed := exists(double.Yes, 4*time.Minute)
+			affirmed.Object = "m"
+			r.Calls = append(r.Calls, affirmed)
+			r.Removed["m"] = 4*time.Minute + 45*time.Second
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.NodeChanges[0].At = 4*time.Minute - time.Second },
+	},
+	{
 		name: "a retry that misses the moment from which the cloud affirms the instance", rule: "1",
 		draw:      draw.Draw{Plugin: draw.Plugin{Characters: []draw.Character{draw.Denying}}, Nodes: world().Nodes, Services: world().Services},
 		reference: func(r *double.Record) { r.Initialized["n"] = 40 * time.Second },
