@@ -264,6 +264,19 @@ func (j *judge) young(node draw.Node) time.Duration {
 	return node.Joins + minAge
 }
 
+// leads returns from when on the process leads that leads at a time, if it has taken over from another: that has taken its denials with it.
+func (j *judge) leads(at time.Duration) (since time.Duration) {
+	for _, event := range j.draw.Events {
+		switch event.Kind {
+		case draw.LeaseLost, draw.Restart, draw.Crash, draw.Exchange:
+			if event.At <= at {
+				since = max(since, event.At+stopGrace)
+			}
+		}
+	}
+	return since
+}
+
 // removal is rule 3 for as many deleted instances as the limit lets go: the larger of ten and a quarter, and never more than half.
 func removal(j *judge) {
 	if j.limited() || j.chance() {
@@ -278,7 +291,8 @@ func removal(j *judge) {
 		// The calls about all deleted instances may be made one after the other.
 		due := j.notBeforeRest(reference, reference+gone+time.Duration(4+2*len(deleted))*j.longest+j.luck(0))
 		affirmed := j.affirmed(node.Name)
-		due = max(due, max(affirmed+j.asksAgain(node.Name, affirmed), j.young(node))+gone+4*j.longest)
+		counted := max(affirmed+j.asksAgain(node.Name, affirmed), j.young(node), j.leads(due)) // from when on denials count
+		due = max(due, counted+gone+4*j.longest)
 		at, done := j.mooring.Removed[node.Name]
 		switch {
 		case j.hangs(due, instance):

@@ -198,6 +198,13 @@ var allowances = []allowance{
 		broken: func(_ *draw.Draw, r *double.Record) { r.NodeChanges[0].At = 4*time.Minute - time.Second },
 	},
 	{
+		name: "a node that one process has heard denied before another one leads", rule: "3",
+		draw: world(draw.Event{At: 2 * time.Minute, Kind: draw.Leave, Object: "m"},
+			draw.Event{At: 3*time.Minute + time.Second, Kind: draw.LeaseLost}),
+		mooring: func(r *double.Record) { r.Removed["m"] = 3*time.Minute + 35*time.Second },
+		broken:  func(d *draw.Draw, _ *double.Record) { d.Events = d.Events[:1] },
+	},
+	{
 		name: "a retry that misses the moment from which the cloud affirms the instance", rule: "1",
 		draw:      draw.Draw{Plugin: draw.Plugin{Characters: []draw.Character{draw.Denying}}, Nodes: world().Nodes, Services: world().Services},
 		reference: func(r *double.Record) { r.Initialized["n"] = 40 * time.Second },
