@@ -2,7 +2,6 @@ package adversary
 
 import (
 	"flag"
-	"fmt"
 	"os"
 	"testing"
 
@@ -26,21 +25,8 @@ func TestMain(m *testing.M) {
 	if testing.Short() {
 		*moves = min(*moves, 100)
 	}
-	logFile, err := os.CreateTemp("", "mooring-adversary-*.log")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := harness.Main(m, "adversary", func(started *localcluster.Cluster, administrator *kubernetes.Clientset) {
+	os.Exit(harness.MainOfWhole(m, "adversary", func(started *localcluster.Cluster, administrator *kubernetes.Clientset, _ string) {
 		cluster, admin = started, administrator
-		err = harness.LogTo(logFile)
-	}, append(harness.WholeManagers(), goleak.IgnoreAnyFunction("github.com/eapache/channels.(*InfiniteChannel).infiniteBuffer"),
-		goleak.IgnoreAnyFunction("github.com/osrg/gobgp/v4/pkg/server.(*bfdServer).loop"))...) // GoBGP never ends these
-	if err != nil || code != 0 {
-		fmt.Fprintln(os.Stderr, err, "the log of the manager is kept in", logFile.Name())
-		code = max(code, 1)
-	} else {
-		_ = os.Remove(logFile.Name())
-	}
-	os.Exit(code)
+	}, goleak.IgnoreAnyFunction("github.com/eapache/channels.(*InfiniteChannel).infiniteBuffer"),
+		goleak.IgnoreAnyFunction("github.com/osrg/gobgp/v4/pkg/server.(*bfdServer).loop"))) // GoBGP never ends these
 }

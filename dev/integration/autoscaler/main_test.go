@@ -4,7 +4,6 @@ package autoscaler_test
 
 import (
 	"flag"
-	"fmt"
 	"os"
 	"testing"
 
@@ -22,20 +21,7 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	logFile, err := os.CreateTemp("", "mooring-autoscaler-test-*.log")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := harness.Main(m, "autoscaler", func(started *localcluster.Cluster, administrator *kubernetes.Clientset) {
+	os.Exit(harness.MainOfWhole(m, "autoscaler", func(started *localcluster.Cluster, administrator *kubernetes.Clientset, _ string) {
 		cluster, admin = started, administrator
-		err = harness.LogTo(logFile)
-	}, harness.WholeManagers()...)
-	if err != nil || code != 0 {
-		fmt.Fprintln(os.Stderr, err, "the log of the managers is kept in", logFile.Name())
-		code = max(code, 1)
-	} else {
-		_ = os.Remove(logFile.Name())
-	}
-	os.Exit(code)
+	}))
 }

@@ -157,7 +157,7 @@ func checkNode(t *testing.T, name string) {
 // checkLog asserts that no line of the managers' log is very long.
 func checkLog(t *testing.T) {
 	t.Helper()
-	content, err := os.ReadFile(logFile.Name())
+	content, err := os.ReadFile(logFile)
 	must.NoError(t, err)
 	for line := range strings.SplitSeq(string(content), "\n") {
 		if len(line) > maxLogged {

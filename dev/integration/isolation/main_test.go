@@ -23,41 +23,26 @@ import (
 var (
 	cluster *localcluster.Cluster
 	admin   *kubernetes.Clientset
-	logFile *os.File // of all managers
+	logFile string // of all managers
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	}
-	os.Exit(code)
-}
-
-func run(m *testing.M) (code int, err error) {
 	// The scenarios wait most of the time, so that all of them run at once on any machine.
 	if err := flag.Set("test.parallel", "100"); err != nil {
-		return 1, err
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
-	if logFile, err = os.CreateTemp("", "mooring-isolation-test-*.log"); err != nil {
-		return 1, err
-	}
-	code = harness.Main(m, "isolation", func(started *localcluster.Cluster, administrator *kubernetes.Clientset) {
-		cluster, admin = started, administrator
-		err = harness.LogTo(logFile)
-	}, harness.WholeManagers()...)
-	if err != nil || code != 0 {
-		return max(code, 1), errors.Join(err, fmt.Errorf("the log of the managers is kept in %s", logFile.Name()))
-	}
-	return code, os.Remove(logFile.Name())
+	os.Exit(harness.MainOfWhole(m, "isolation", func(started *localcluster.Cluster, administrator *kubernetes.Clientset, name string) {
+		cluster, admin, logFile = started, administrator, name
+	}))
 }
 
 // awaitLogged waits until the managers have logged something.
 func awaitLogged(t *testing.T, text string) {
 	t.Helper()
 	poll.Until(t, fmt.Sprintf("the log contains %q", text), func(context.Context) error {
-		content, err := os.ReadFile(logFile.Name())
+		content, err := os.ReadFile(logFile)
 		return errors.Join(err, holds(strings.Contains(string(content), text), "it has %d bytes without it", len(content)))
 	})
 }
