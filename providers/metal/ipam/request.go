@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// AnnotationAddresses asks for addresses: one, or one of each family, separated by a comma.
+	// AnnotationAddresses asks for addresses, separated by commas: of each family as many as it names.
 	AnnotationAddresses = "metal.mooring.dev/load-balancer-ips"
 	// AnnotationPool asks for addresses of the pool of that name.
 	AnnotationPool = "metal.mooring.dev/address-pool"
@@ -95,8 +95,8 @@ func requestOf(service *corev1.Service, namespaceLabels labels.Set) (pool.Reques
 // maxAsked is how many addresses of an annotation are looked at, and maxShown how many bytes an error shows of an invalid one.
 const maxAsked, maxShown = 8, 100
 
-// askedOf returns the addresses that a Service asks for, by its annotation and by spec.loadBalancerIP. It may use both, as long
-// as they agree.
+// askedOf returns the addresses that a Service asks for, by its annotation and by spec.loadBalancerIP. It may use both, as long as the
+// annotation has the other one, too, or none of its family.
 func askedOf(service *corev1.Service) ([]netip.Addr, error) {
 	var asked []netip.Addr
 	var wrong []error
@@ -114,11 +114,17 @@ func askedOf(service *corev1.Service) ([]netip.Addr, error) {
 			add(part, "annotation "+name)
 		}
 		if len(parts) > maxAsked {
-			wrong = append(wrong, fmt.Errorf("annotation %s: %d addresses, of which a Service can have one of each family", name, len(parts)))
+			wrong = append(wrong, fmt.Errorf("annotation %s: %d addresses, and a Service can have %d", name, len(parts), maxAsked))
 		}
 	}
-	if service.Spec.LoadBalancerIP != "" {
-		add(service.Spec.LoadBalancerIP, "spec.loadBalancerIP")
+	if text := service.Spec.LoadBalancerIP; text != "" {
+		listed := slices.Clone(asked)
+		add(text, "spec.loadBalancerIP")
+		if own := asked[len(listed):]; len(own) > 0 && !slices.Contains(listed, own[0]) {
+			if other := slices.IndexFunc(listed, func(addr netip.Addr) bool { return addr.Is4() == own[0].Is4() }); other >= 0 {
+				wrong = append(wrong, fmt.Errorf("the Service asks for %s, and for %s in spec.loadBalancerIP", listed[other], own[0]))
+			}
+		}
 	}
 	return asked, errors.Join(wrong...)
 }

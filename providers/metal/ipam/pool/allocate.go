@@ -15,10 +15,10 @@ import (
 // Request is what a Service asks for, and what it has.
 type Request struct {
 	Holder
-	// Families are those of which the Service shall have an address each, in its order. Policy says whether it must.
+	// Families are those of which the Service shall have an address each, or as many as it asks for, in its order. Policy says whether it must.
 	Families []corev1.IPFamily
 	Policy   corev1.IPFamilyPolicy
-	// Asked are addresses that the Service asks for, at most one of each family; a family without one gets what is free.
+	// Asked are addresses that the Service asks for; a family without one gets what is free.
 	Asked []netip.Addr
 	// Pool is the pool that the Service asks for; empty: any that assigns addresses by itself.
 	Pool string
@@ -70,14 +70,25 @@ func Allocate(s *State, r Request) (Grant, error) {
 	var grant Grant
 	r.Held, grant.Notes = s.withoutReserved(r.Held)
 	var refused []*RefusedError
-	for _, family := range r.Families {
-		addr, notes, refusal := s.choose(r, family)
+	take := func(addr netip.Addr, notes []Note, refusal *RefusedError) {
 		if refusal != nil {
 			refused = append(refused, refusal)
-			continue
+			return
 		}
 		grant.Addresses = append(grant.Addresses, addr)
 		grant.Notes = append(grant.Notes, notes...)
+	}
+	for _, family := range r.Families {
+		asked := false
+		for i, addr := range r.Asked {
+			if FamilyOf(addr) == family && !slices.Contains(r.Asked[:i], addr) {
+				take(s.giveAsked(r, addr))
+				asked = true
+			}
+		}
+		if !asked {
+			take(s.choose(r, family))
+		}
 	}
 	switch {
 	case len(refused) == 0:
@@ -96,16 +107,10 @@ func (r Request) validate() error {
 	if len(r.Families) == 0 {
 		return refuse(Invalid, "", "the Service has no IP family")
 	}
-	asked := map[corev1.IPFamily]netip.Addr{}
 	for _, addr := range r.Asked {
-		family := FamilyOf(addr)
-		if !slices.Contains(r.Families, family) {
+		if family := FamilyOf(addr); !slices.Contains(r.Families, family) {
 			return refuse(FamilyMissing, family, "the Service asks for %s, and its ipFamilies have no %s", addr, family)
 		}
-		if other, twice := asked[family]; twice && other != addr {
-			return refuse(Invalid, family, "the Service asks for %s and %s, and can have one %s address", other, addr, family)
-		}
-		asked[family] = addr
 	}
 	return nil
 }
@@ -139,21 +144,21 @@ func ofFamily(addrs []netip.Addr, family corev1.IPFamily) netip.Addr {
 	return netip.Addr{}
 }
 
-// choose decides about one family.
-func (s *State) choose(r Request, family corev1.IPFamily) (netip.Addr, []Note, *RefusedError) {
-	held := ofFamily(r.Held, family)
-	asked := ofFamily(r.Asked, family)
-	switch {
-	case asked.IsValid() && slices.Contains(r.Held, asked):
-		return s.keep(r, asked)
-	case asked.IsValid():
-		return asked, nil, s.refusesAsked(r, asked)
-	case held.IsValid() && !s.leaves(r, held):
-		return s.keep(r, held)
-	default:
-		addr, refusal := s.assign(r, family)
-		return addr, nil, refusal
+// giveAsked decides about an address that a Service asks for.
+func (s *State) giveAsked(r Request, addr netip.Addr) (netip.Addr, []Note, *RefusedError) {
+	if slices.Contains(r.Held, addr) {
+		return s.keep(r, addr)
 	}
+	return addr, nil, s.refusesAsked(r, addr)
+}
+
+// choose decides about a family of which a Service asks for no address.
+func (s *State) choose(r Request, family corev1.IPFamily) (netip.Addr, []Note, *RefusedError) {
+	if held := ofFamily(r.Held, family); held.IsValid() && !s.leaves(r, held) {
+		return s.keep(r, held)
+	}
+	addr, refusal := s.assign(r, family)
+	return addr, nil, refusal
 }
 
 // leaves reports whether a Service gives up an address because it asks for another pool, or because it asks for a port that another Service
