@@ -219,6 +219,8 @@ func copyOfTest(t *testing.T) string {
 func TestLayer2IsAsked(t *testing.T) {
 	for values, want := range map[string]string{
 		"provider: {name: sim, metal: {l2: true}}":                                               "provider.metal.l2: is for provider.name=metal",
+		"provider: {name: sim, metal: {configSource: metallb}}":                                  "provider.metal.configSource: is for provider.name=metal",
+		"provider: {name: metal, metal: {configSource: cilium}}":                                 "configSource",
 		"provider: {name: metal, metal: {l2: true}}\nhostNetwork: false":                         "provider.metal.l2: needs hostNetwork=true",
 		"provider: {name: metal, config: {inline: \"kind: MetalCloudConfig\\nl2: {}\"}}":         "set provider.metal.l2=true",
 		"provider: {name: metal, config: {inline: \"l2: {}\"}, metal: {l2: true, layer2: true}}": "layer2",

@@ -1,9 +1,12 @@
 package chart_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mooring-ccm/mooring/dev/chart/render"
 )
 
 // The records of node groups and of fencing are granted where they are asked for, by name, and not in a dry run, which writes nothing.
@@ -27,6 +30,24 @@ func granted(t *testing.T, value, lease string) {
 		slices.Sort(granted)
 		if len(granted) != want {
 			t.Errorf("%s grants %q, want %d", values, granted, want)
+		}
+	}
+}
+
+// MetalLB's resources are read where they are the source, and nothing of them is written in a dry run.
+func TestResourcesOfMetalLBAreGranted(t *testing.T) {
+	const metal = "provider: {name: metal, metal: {configSource: metallb, metallbNamespace: lb}}\n"
+	for values, want := range map[string][2]bool{
+		metal: {true, true}, metal + "dryRun: true\n": {true, false}, strings.Replace(metal, "configSource: metallb", `configSource: ""`, 1): {},
+	} {
+		rendered, err := render.Objects(load(t), parse(t, values))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := fmt.Sprint(rendered)
+		got := [2]bool{strings.Contains(text, "--metal-config-source=metallb/lb"), strings.Contains(text, "ipaddresspools/status")}
+		if got != want {
+			t.Errorf("%s: the flag and the right to write are there: %v, want %v", values, got, want)
 		}
 	}
 }
