@@ -74,6 +74,8 @@ func notes() map[string]string {
 		"kube-api-content-type": "An unknown type is an error at start-up; with the reference every write fails",
 		"node-status-update-frequency": "With a provider that can neither list nor watch instances, the default is how often a node is looked up that has " +
 			"just changed; for others see --node-full-refresh-period. " + positive,
+		"leader-elect-resource-name":      "Empty is an error at start-up; the reference then never leads",
+		"leader-elect-resource-namespace": "Empty is an error at start-up; the reference then never leads",
 		"leader-elect": "The lease is released on SIGTERM and SIGINT, after the controllers have stopped. Standbys learn that by a watch, " +
 			"not at its next retry",
 		"enable-leader-migration": "Without --leader-elect it is an error at start-up; the reference then ignores it. The plugin is initialized " +
@@ -83,12 +85,12 @@ func notes() map[string]string {
 		"authorization-always-allow-paths": "/livez and /readyz are served too, and a kubelet may probe them without credentials. Single checks, such as " +
 			"/readyz/informer-sync, need credentials",
 		"concurrent-node-syncs": "How many new nodes the cloud is asked for at the same time. Unless it is set, what the provider declares, or " +
-			"--cloud-api-max-in-flight, goes before. Writes to the API server do not count",
-		"concurrent-node-status-updates": "How many other nodes the cloud is asked for at the same time; as --concurrent-node-syncs",
+			"--cloud-api-max-in-flight, goes before. Writes to the API server do not count. A negative number is an error at start-up",
+		"concurrent-node-status-updates": "How many other nodes the cloud is asked for at the same time; as --concurrent-node-syncs. The reference panics at a negative number",
 		"concurrent-node-lifecycle-syncs": "How many questions whether an instance exists or runs are under way at the same time; as " +
 			"--concurrent-node-syncs",
 		"concurrent-service-syncs": "How many calls that change load balancers are under way at the same time. Unless it is set, what the provider " +
-			"declares as LoadBalancerWrites goes before",
+			"declares as LoadBalancerWrites goes before. A negative number is an error at start-up",
 		"node-monitor-period": "The longest pause between two passes over the nodes. The next one comes after two seconds if a node has become not " +
 			"ready or a denial waits for its confirmation. Each asks the cloud once, and only if a node is not ready. " + positive,
 		"kube-api-burst": "Without effect unless --kube-api-qps is positive. As in the reference, both bound each client: a controller has one for each " +

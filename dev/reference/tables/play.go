@@ -32,7 +32,7 @@ import (
 
 // Script is a case that can be played.
 type Script struct {
-	// Controller is the one that the case is about, and the only one that runs. Flags are further flags of both managers.
+	// Controller is the one that the case is about, and the only one that runs; empty for all. Flags are further flags of both managers.
 	Controller string
 	Flags      []string
 	Cloud      *fake.Cloud
@@ -130,7 +130,7 @@ func play(ctx context.Context, script *Script, manager *managers.Manager) (Outco
 	}
 	cloud := &plugin{Cloud: script.Cloud, withoutRoutes: script.WithoutRoutes, status: script.Status, beside: script.beside}
 	process, err := managers.Start(ctx, manager, managers.Settings{
-		Flags:     append([]string{"--controllers=" + script.Controller}, script.Flags...),
+		Flags:     script.flags(),
 		Transport: server.Client(manager.Name),
 		Plugin:    func(*managers.Incarnation) cloudprovider.Interface { return cloud },
 	})
@@ -357,6 +357,14 @@ func (w *World) look(ctx context.Context) (Outcome, error) {
 		outcome.Objects["Service "+serviceKey(&service)] = serviceProperties(&service)
 	}
 	return outcome, nil
+}
+
+// flags are those of both managers.
+func (s *Script) flags() []string {
+	if s.Controller == "" {
+		return s.Flags
+	}
+	return append([]string{"--controllers=" + s.Controller}, s.Flags...)
 }
 
 // eventLog keeps the events that a manager sends. It reads the requests, because two events of one object at the same instant have the same name.
