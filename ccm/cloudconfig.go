@@ -151,6 +151,7 @@ func (c *config) readConfigObject(ctx context.Context, identity identities, watc
 		return nil, fmt.Errorf("--%s: %w", cloudConfigObjectFlag, err)
 	}
 	known.AddConfig(read)
+	c.configRead = digestOf(read)
 	return &configObject{Reader: bytes.NewReader(read), configRef: c.configObject, client: watching, secrets: known, last: read}, nil
 }
 

@@ -58,6 +58,10 @@ type config struct {
 	dryRun *dryrun.Recorder
 	// dryRunWarning says what the provider may do under --dry-run all the same.
 	dryRunWarning string
+	// ensuresChanged says that the profile of the plugin has a new leader ensure what has changed.
+	ensuresChanged bool
+	// configRead is the digest of the cloud config that the plugin was built from.
+	configRead string
 	// configObject holds the cloud config, nil if a file does or nothing.
 	configObject *configRef
 	// serviceAccountPrefix begins the names of the controllers' ServiceAccounts.

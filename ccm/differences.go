@@ -48,6 +48,7 @@ func additions() map[string]string {
 		"load-balancer-target-delay":       "The reference updates every load balancer for every node that comes or goes",
 		"load-balancer-drift-check-period": "The reference does not notice that a load balancer was changed or deleted in the cloud",
 		"load-balancer-drift-check-calls":  "For providers that cannot list load balancers, without exhausting their quota",
+		"load-balancer-ensure-at-start":    "The reference ensures all after each restart. Some plugins drop connections then",
 		"collect-orphans":                  "Load balancers without a Service cost money",
 		"dry-run":                          "",
 		"leader-elect-kubeconfig":          "Replicas beside a hosted control plane elect their leader where they run",

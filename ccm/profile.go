@@ -19,6 +19,7 @@ func (c *config) adopt(ctx context.Context, plugin cloudprovider.Interface) {
 	if c.concurrency.ServiceSyncs == 0 && declared.LoadBalancerWrites == 0 {
 		c.concurrency.ServiceSyncs = profile.LoadBalancerWrites
 	}
+	c.ensuresChanged = profile.EnsureChanged
 	const toRaise = "set --cloud-api-max-in-flight if reads of this plugin are safe at the same time"
 	var reason string
 	switch {

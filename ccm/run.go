@@ -99,6 +99,9 @@ func (c *config) configuredPlugin(ctx context.Context, identity identities, watc
 	known *secrets.Set,
 ) (plugin cloudprovider.Interface, err error) {
 	known.FollowFile(environment.ConfigFile)
+	if content, err := os.ReadFile(environment.ConfigFile); err == nil { // newPlugin says what is wrong with the file
+		c.configRead = digestOf(content)
+	}
 	if environment.ConfigObject, err = c.readConfigObject(ctx, identity, watches, known); err != nil {
 		return nil, err
 	}

@@ -2,15 +2,20 @@ package ccm
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/cloud-provider/names"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/mooring-ccm/mooring/internal/controller/service"
+	"github.com/mooring-ccm/mooring/internal/leaserecord"
 )
 
 // serviceFlags are the values of the service controller's flags that the reference does not have.
@@ -20,13 +25,24 @@ type serviceFlags struct {
 	driftCheckPeriod time.Duration
 	driftCheckCalls  int
 	collectOrphans   bool
+	ensureAtStart    string
 }
+
+// recordSuffix ends the name of the Lease that records from what load balancers were made. It follows the name of the election Lease.
+const recordSuffix = "-load-balancers"
+
+// The values of --load-balancer-ensure-at-start.
+const (
+	ensureAuto    = "auto"
+	ensureAll     = "all"
+	ensureChanged = "changed"
+)
 
 // serviceController gives Services of type LoadBalancer their load balancers. Its identity is that of the reference's.
 func serviceController() Controller {
 	flags := &serviceFlags{
 		classes: service.Classes{Default: true}, targetDelay: service.DefaultTargetDelay,
-		driftCheckPeriod: service.DefaultDriftCheckPeriod, driftCheckCalls: service.DefaultDriftCheckCalls,
+		driftCheckPeriod: service.DefaultDriftCheckPeriod, driftCheckCalls: service.DefaultDriftCheckCalls, ensureAtStart: ensureAuto,
 	}
 	return Controller{
 		Name:       names.ServiceLBController,
@@ -38,7 +54,8 @@ func serviceController() Controller {
 			{Resource: "services", Verbs: []string{"list", "watch"}},
 			{Resource: "services/status", Verbs: []string{"patch"}},
 		},
-		New: flags.newController,
+		managerGrants: flags.recordGrants,
+		New:           flags.newController,
 	}
 }
 
@@ -53,6 +70,9 @@ func (f *serviceFlags) add(flags *pflag.FlagSet) {
 		"How often all load balancers are compared with the cloud, to repair what was changed or deleted there. 0: never.")
 	flags.IntVar(&f.driftCheckCalls, "load-balancer-drift-check-calls", f.driftCheckCalls,
 		"Maximum drift-check calls for single load balancers per minute. A check of all takes longer where there are many and the provider cannot list them.")
+	flags.StringVar(&f.ensureAtStart, "load-balancer-ensure-at-start", f.ensureAtStart,
+		"Which load balancers a replica ensures when it begins to lead: all, or those of which a Lease records other inputs than the Service has now (changed). "+
+			"auto: changed where the provider lists load balancers, and the list agrees, or its profile says so; otherwise all.")
 	flags.BoolVar(&f.collectOrphans, "collect-orphans", f.collectOrphans,
 		"Delete load balancers that this cluster made and that no longer have a Service. They are reported in any case. The provider has to list load balancers and mark them with the cluster's UID.")
 }
@@ -78,10 +98,46 @@ func (f *serviceFlags) validate() []error {
 	if f.driftCheckCalls <= 0 {
 		errs = append(errs, invalid("load-balancer-drift-check-calls", f.driftCheckCalls, "must be positive"))
 	}
+	if choices := []string{ensureAuto, ensureAll, ensureChanged}; !slices.Contains(choices, f.ensureAtStart) {
+		errs = append(errs, invalid("load-balancer-ensure-at-start", f.ensureAtStart, "must be one of "+strings.Join(choices, ", ")))
+	}
 	if f.collectOrphans && f.driftCheckPeriod == 0 {
 		errs = append(errs, invalid("load-balancer-drift-check-period", f.driftCheckPeriod.String(), "--collect-orphans needs the drift check"))
 	}
 	return errs
+}
+
+// recordGrants are for the record of load balancers, which is the manager's affair like the lease of the leader election.
+func (f *serviceFlags) recordGrants(c *config) []Grant {
+	if f.ensureAtStart == ensureAll {
+		return nil
+	}
+	const without = "a new leader ensures all load balancers"
+	election := c.component.Generic.LeaderElection
+	creating := Grant{Group: "coordination.k8s.io", Resource: "leases", Namespace: election.ResourceNamespace, Verbs: []string{"create"}, Without: without}
+	keeping := creating
+	keeping.Name, keeping.Verbs = election.ResourceName+recordSuffix, []string{"get", "update"}
+	return []Grant{creating, keeping}
+}
+
+// record returns where it is recorded from what load balancers were made; nil: nowhere.
+func (f *serviceFlags) record(environment Environment) (*service.Record, error) {
+	if f.ensureAtStart == ensureAll || environment.config.dryRun != nil {
+		return nil, nil
+	}
+	client, err := kubernetes.NewForConfig(environment.kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("client for the record of load balancers: %w", err)
+	}
+	election := environment.Settings.Generic.LeaderElection
+	return &service.Record{
+		Record: leaserecord.Record{
+			Leases: client.CoordinationV1(), Namespace: election.ResourceNamespace, Name: election.ResourceName + recordSuffix,
+			Annotation: service.AnnotationRecord,
+		},
+		Origin:      func(ctx context.Context) (string, error) { return environment.config.origin(ctx, client) },
+		WithoutList: f.ensureAtStart == ensureChanged || environment.config.ensuresChanged,
+	}, nil
 }
 
 func (f *serviceFlags) newController(_ context.Context, environment Environment) (manager.Runnable, error) {
@@ -92,6 +148,10 @@ func (f *serviceFlags) newController(_ context.Context, environment Environment)
 	period := f.driftCheckPeriod
 	if period == 0 {
 		period = -1 // to the controller zero is its default
+	}
+	record, err := f.record(environment)
+	if err != nil {
+		return nil, err
 	}
 	return service.New(service.Options{
 		Client:           environment.Client,
@@ -107,6 +167,7 @@ func (f *serviceFlags) newController(_ context.Context, environment Environment)
 		TargetDelay:      f.targetDelay,
 		DriftCheckPeriod: period,
 		DriftCheckCalls:  f.driftCheckCalls,
+		Record:           record,
 		CollectOrphans:   f.collectOrphans,
 		Registerer:       environment.Registerer,
 		Logger:           environment.Logger,

@@ -23,8 +23,10 @@ var known = []Profile{
 		// Code: caches have locks by entry (azure_vmss_cache.go, azure_vmss.go: lockMap). Cloud: the bucket for reads refills by 25 a second,
 		// https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling. Writes stay at one: the vendor's
 		// program says "--concurrent-service-syncs is limited to 1 only" (cmd/cloud-controller-manager/app/options/options.go).
-		InFlight: 25,
-		Source:   "azure_vmss.go: lockMap; How Azure Resource Manager throttles requests",
+		// Each Ensure of a new leader writes backend pools and drops connections: https://github.com/kubernetes-sigs/cloud-provider-azure/issues/10224.
+		InFlight:      25,
+		EnsureChanged: true,
+		Source:        "azure_vmss.go: lockMap; How Azure Resource Manager throttles requests",
 	},
 	{
 		Name: "vSphere", Package: "k8s.io/cloud-provider-vsphere/pkg/cloudprovider/vsphere", Module: "k8s.io/cloud-provider-vsphere", ReadAt: "v1.37.0",

@@ -24,6 +24,8 @@ type Profile struct {
 	InFlight int
 	// LoadBalancerWrites is how many Services' load balancers the vendor's own manifest has changed at once. Zero: as from the reference.
 	LoadBalancerWrites int
+	// EnsureChanged says that a new leader leaves alone what has not changed since the last one: an Ensure disturbs what is right.
+	EnsureChanged bool
 	// Source says where that is shown.
 	Source string
 }

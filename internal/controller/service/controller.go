@@ -80,6 +80,8 @@ type Options struct {
 	DriftCheckCalls int
 	// AbsenceTime is over what time the cloud must have denied a load balancer for it to be made again. Zero: DefaultAbsenceTime.
 	AbsenceTime time.Duration
+	// Record is where what was made is recorded for the next leader. Nil: nowhere, and a new leader ensures each load balancer.
+	Record *Record
 	// CollectOrphans says that load balancers of this cluster that belong to no Service are deleted.
 	CollectOrphans bool
 	// Registerer takes the metrics. Nil: they are not exported.
@@ -183,7 +185,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		balancer: balancer, change: provider.CapabilitiesOf(c.options.Cloud).ChangeTargets,
 		client: c.options.Client, clusterName: c.options.ClusterName, clusterUID: clusterUID(c.options.Client),
 	}
-	c.reconciler.applier = applier
+	c.reconciler.applier, c.reconciler.record = applier, newRecord(c.options.Record, c.listAtStart(applier))
 	defer c.reconciler.pools.stop()
 	drift := c.newDriftCheck(applier)
 	ctx, cancel := context.WithCancel(ctx)
@@ -192,6 +194,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	defer cancel()
 	others.Go(func() { c.targets.run(ctx, func() { c.retarget(ctx) }) })
 	others.Go(func() { drift.run(ctx) })
+	others.Go(func() { c.reconciler.record.run(ctx, c.reconciler.states, c.reconciler.targets) })
 	if retries := provider.CapabilitiesOf(c.options.Cloud).RetryLoadBalancers; retries != nil {
 		others.Go(func() { retries(ctx, c.retry) })
 	}

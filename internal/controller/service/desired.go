@@ -255,6 +255,8 @@ type targetSet struct {
 	marks map[string]bool
 	// labelled is the same set for Services that select their targets by labels of nodes.
 	labelled func() *targetSet
+	// digest is the digest of the members without labels; nil: it is computed each time, see sum.
+	digest func() string
 }
 
 // targetsOf builds the set from all nodes that may be targets.

@@ -34,10 +34,12 @@ type engine struct {
 	// instances is asked for nodes; nil: a plugin that cannot be asked.
 	instances cloudprovider.Interface
 	core      *Controller
-	watcher   watcher
-	queue     priorityqueue.PriorityQueue[reconcile.Request]
-	events    *record.FakeRecorder
-	stop      func()
+	// record is where it is recorded what was made; nil: nowhere.
+	record  *Record
+	watcher watcher
+	queue   priorityqueue.PriorityQueue[reconcile.Request]
+	events  *record.FakeRecorder
+	stop    func()
 }
 
 // startEngine starts an engine with as many workers as writes. It must be stopped before the test's bubble ends.
@@ -71,6 +73,7 @@ func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 		reconciler: reconciler, enqueuer: &kit.Enqueuer{},
 		orphanMetrics: orphancheck.NewMetrics(nil),
 	}
+	reconciler.record = newRecord(e.record, e.core.listAtStart(applier))
 	_ = e.core.enqueuer.Capture(context.Background(), e.queue)
 	reconciler.pools = newPools(writes, false, e.core.admit)
 	e.core.orphans = newOrphanDeleter(reconciler.pools.services, e.events)
@@ -87,6 +90,7 @@ func (e *engine) run(workers int) {
 		e.queue.ShutDown()
 		running.Wait()
 	}
+	running.Go(func() { e.core.record.run(ctx, e.core.states, e.core.targets) })
 	running.Go(func() { e.core.targets.run(ctx, func() { e.core.retarget(ctx) }) })
 	for range workers {
 		running.Go(func() {

@@ -56,6 +56,8 @@ type reconciler struct {
 	backoff backoff
 	applier *applier
 	pools   pools
+	// record is what is left to the next leader, nil if nothing is.
+	record *leaderRecord
 	// tellsApart says that the plugin does not take the load balancers of two Services of one name for each other, see New.
 	tellsApart bool
 }
@@ -323,7 +325,7 @@ func (r *reconciler) look(ctx context.Context, p *pass) error {
 		return err
 	}
 	p.want.settled, p.want.latest, p.want.byDifference = settled, latest, r.applier.change != nil
-	return nil
+	return r.adopt(ctx, p)
 }
 
 // act carries out one action, and has its outcome remembered and reported.
@@ -354,6 +356,9 @@ func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
 		waiting = cloud.WithNotice(ctx, func(reason string) {
 			notice(fmt.Sprintf("Waiting to %s the load balancer: %s", act.verb, reason))
 		})
+	}
+	if act.changesCloud() {
+		defer r.record.calling(ctx, act.service, p.want.latest)()
 	}
 	done, err := r.applier.apply(waiting, act, nodes)
 	if last := r.lastFailure(p, act); errors.Is(err, errAbsent) && last != nil && last.absent >= absenceTries-1 {
@@ -434,9 +439,12 @@ func (r *reconciler) finish(ctx context.Context, p *pass, err error) reconcile.R
 	case err == nil:
 		r.metrics.updated(p.key, time.Now())
 		r.states.succeeded(p.key, p.service)
+		r.record.note()
 		return reconcile.Result{}
 	case ctx.Err() != nil, errors.Is(err, errWaiting):
 		return reconcile.Result{} // we are being stopped, which is nobody's failure, or will be admitted
+	case errors.Is(err, errListing):
+		return p.again(listPause)
 	case errors.Is(err, errOutdated):
 		return r.repeat(ctx, p, err)
 	default:

@@ -222,6 +222,11 @@ func (s *states) ensured(key types.NamespacedName, service *corev1.Service, targ
 	})
 }
 
+// adopted says that the leader before has made a load balancer, and that it is as its Service asks.
+func (s *states) adopted(key types.NamespacedName, made *made) {
+	s.change(key, func(known *state) { known.made = made })
+}
+
 // retargeted says that the plugin has changed the targets of a load balancer to these.
 func (s *states) retargeted(key types.NamespacedName, act action, targets *targetSet) {
 	s.change(key, func(known *state) {

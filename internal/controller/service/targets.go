@@ -144,6 +144,7 @@ func (t *targets) latest(ctx context.Context) (*targetSet, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	set := targetsOf(t.eligible(list.Items))
+	set.digest = sync.OnceValue(func() string { return digestOf(set.members) })
 	set.labelled = sync.OnceValue(set.withLabels)
 	if t.memo == nil || t.memoOf <= generation {
 		t.memo, t.memoOf = set, generation

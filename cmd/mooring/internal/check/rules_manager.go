@@ -247,7 +247,7 @@ func otherLeases(seen *Observation, severity State) []Finding {
 		lease := &seen.Leases.Value[i]
 		held := view.Of(view.Seen{Now: seen.Now, Lease: lease}).Leader
 		if known[lease.Name] || !ofManager(lease) || held.Holder == "" || held.Expired || lease.Spec.RenewTime == nil ||
-			ptr.Deref(lease.Spec.LeaseDurationSeconds, 0) == 0 || strings.HasSuffix(lease.Name, "-node-deletions") {
+			ptr.Deref(lease.Spec.LeaseDurationSeconds, 0) == 0 || strings.HasSuffix(lease.Name, "-node-deletions") || strings.HasSuffix(lease.Name, "-load-balancers") {
 			continue
 		}
 		findings = append(findings, Finding{

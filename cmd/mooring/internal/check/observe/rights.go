@@ -131,6 +131,8 @@ func unneeded(flags managers.Flags, resource, verb, name string) bool {
 		return !nodes && !lifecycle
 	case resource == "nodes" && verb == "delete", resource == "leases" && strings.HasSuffix(name, deletionLog):
 		return !lifecycle
+	case resource == "leases" && strings.HasSuffix(name, balancerRecord):
+		return !flags.Runs("service-lb-controller", "service") || flags["load-balancer-ensure-at-start"] == "all"
 	case resource == "nodes" && verb == "get", resource == "nodes/status":
 		return !nodes && !lifecycle && !routes
 	case resource == "services" || resource == "services/status":
@@ -141,8 +143,10 @@ func unneeded(flags managers.Flags, resource, verb, name string) bool {
 }
 
 // without says what does not work without a right that a manager can do without, empty for one that it needs.
-func without(resource, verb string) string {
+func without(resource, verb, name string) string {
 	switch {
+	case resource == "leases" && strings.HasSuffix(name, balancerRecord):
+		return "a new leader ensures all load balancers"
 	case resource == "events":
 		return "no events are written"
 	case resource == "pods":
@@ -154,8 +158,11 @@ func without(resource, verb string) string {
 	}
 }
 
-// deletionLog ends the name of the Lease that records which nodes were deleted.
-const deletionLog = "-node-deletions"
+// What ends the names of the Leases that record which nodes were deleted, and from what load balancers were made.
+const (
+	deletionLog    = "-node-deletions"
+	balancerRecord = "-load-balancers"
+)
 
 func rightsOf(rule rbacv1.PolicyRule, namespace, lease string, flags managers.Flags) []check.Right {
 	var rights []check.Right
@@ -178,7 +185,7 @@ func rightsOf(rule rbacv1.PolicyRule, namespace, lease string, flags managers.Fl
 						continue
 					}
 					rights = append(rights, check.Right{
-						Verb: verb, Group: group, Resource: resource, Namespace: namespace, Name: name, Optional: without(resource, verb),
+						Verb: verb, Group: group, Resource: resource, Namespace: namespace, Name: name, Optional: without(resource, verb, name),
 					})
 				}
 			}

@@ -20,6 +20,7 @@ func TestNeededRights(t *testing.T) {
 				"list nodes", "delete nodes", "patch nodes/status", "patch services/status", "create events",
 				`update leases.coordination.k8s.io "ccm-b" in namespace clouds`,
 				`update leases.coordination.k8s.io "ccm-b-node-deletions" in namespace clouds`, "create tokenreviews.authentication.k8s.io",
+				`update leases.coordination.k8s.io "ccm-b-load-balancers" in namespace clouds`,
 			},
 			[]string{"serviceaccounts", "endpointslices", "kube-system", `"cloud-controller-manager`},
 		},
@@ -43,7 +44,7 @@ func TestNeededRights(t *testing.T) {
 			managers.Flags{"controllers": "*,-cloud-node-lifecycle"}, []string{"patch nodes", "get nodes", "patch nodes/status"}, []string{"delete nodes", "node-deletions"},
 		},
 		"routes only": {
-			managers.Flags{"controllers": "route"}, []string{"get nodes", "patch nodes/status"}, []string{"patch nodes\n", "delete nodes", "services"},
+			managers.Flags{"controllers": "route"}, []string{"get nodes", "patch nodes/status"}, []string{"patch nodes\n", "delete nodes", "services", "load-balancers"},
 		},
 	} {
 		rights, err := neededRights(test.flags, "clouds", "ccm-b")
