@@ -170,6 +170,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		return nil
 	}
 	c.reconciler.led = time.Now()
+	c.reconciler.leads.Store(true)
 	ctx, cancel := context.WithCancel(ctx)
 	var refreshing sync.WaitGroup
 	defer c.reconciler.traces.stop()

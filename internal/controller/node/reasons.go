@@ -38,6 +38,8 @@ const (
 	ReasonInvalidMetadata = names.ReasonInvalidMetadata
 	// ReasonCloudError says that the cloud could not be asked, or answered with an error.
 	ReasonCloudError = names.ReasonCloudError
+	// ReasonInvalidAnnotation says that an annotation of ours has no effect.
+	ReasonInvalidAnnotation = names.ReasonInvalidAnnotation
 	// ReasonWriteFailed says that the API server did not accept what should be written to the node.
 	ReasonWriteFailed = names.ReasonWriteFailed
 )

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +23,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/internal/message"
+	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -45,6 +48,8 @@ type reconciler struct {
 	known time.Duration
 	// led is when this process began to lead. What a standby knew before may be older than what the last leader wrote.
 	led time.Time
+	// leads says that it does, to the handlers of the watch.
+	leads atomic.Bool
 }
 
 // Reconcile makes one pass over the node of a name. It only returns an error that has to do with neither the node nor the
@@ -65,6 +70,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		r.forget(node.Name, "the node is being deleted, or turned out to be foreign")
 		return reconcile.Result{}, nil
 	}
+	r.sayFaults(node)
 	if r.initializes(node) {
 		ctx = r.traces.pass(ctx, node, time.Now())
 		return r.finish(ctx, node, r.initialize(ctx, node, decision)), nil
@@ -384,6 +390,13 @@ func (r *reconciler) warn(ctx context.Context, node *corev1.Node, err error) tim
 func (r *reconciler) say(ctx context.Context, node *corev1.Node, reason string, err error) {
 	if r.events.Record(r.recorder, node, corev1.EventTypeWarning, reason, messageOf(node, err)) {
 		logf.FromContext(ctx).Error(err, "Could not bring the node in line with the cloud", "reason", reason)
+	}
+}
+
+// sayFaults says by an event which annotations of ours have no effect: a mistyped one would be ignored silently.
+func (r *reconciler) sayFaults(node *corev1.Node) {
+	if faults := names.AnnotationFaults("Node", node.Annotations); len(faults) > 0 && r.decide(node).Owner != ownership.Foreign {
+		r.events.Record(r.recorder, node, corev1.EventTypeWarning, ReasonInvalidAnnotation, strings.Join(faults, "; "))
 	}
 }
 

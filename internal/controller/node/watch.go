@@ -49,6 +49,9 @@ func (w watcher) handler() handler.TypedEventHandler[*corev1.Node, reconcile.Req
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], q kit.Queue) {
 			w.traces.observe(e.ObjectNew, w.decide, time.Now())
 			w.single.observe(e.ObjectOld, e.ObjectNew)
+			if w.leads.Load() && !maps.Equal(e.ObjectOld.Annotations, e.ObjectNew.Annotations) {
+				w.sayFaults(e.ObjectNew)
+			}
 			if matters(e.ObjectOld, e.ObjectNew) {
 				w.enqueue(q, e.ObjectNew)
 			}

@@ -43,3 +43,23 @@ func TestCorrectionsAreTriedAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// A mistyped annotation of ours is told on the Service, which has its load balancer all the same.
+func TestAMistypedAnnotationOfAService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := startEngine(t, 1)
+		defer e.stop()
+		e.changeNode("a", nodeWith("a"))
+		time.Sleep(time.Minute)
+		service := serviceWith(func(s *corev1.Service) { s.Annotations = map[string]string{"metal.mooring.dev/adress-pool": "a"} })
+		e.addService(service)
+		time.Sleep(time.Hour)
+		events := e.recorded(EventInvalidAnnotation)
+		if len(events) != 1 || !strings.Contains(events[0], "did you mean metal.mooring.dev/address-pool?") {
+			t.Errorf("events %q", events)
+		}
+		if !e.cloud.has(service.UID, "a") {
+			t.Error("it has no load balancer")
+		}
+	})
+}

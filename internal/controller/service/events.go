@@ -44,6 +44,8 @@ const (
 	EventDeletionIncomplete = "LoadBalancerDeletionIncomplete"
 	// EventDrifted says that a load balancer was found to be gone or changed in the cloud and is being repaired.
 	EventDrifted = "LoadBalancerDrifted"
+	// EventInvalidAnnotation says that an annotation of ours has no effect.
+	EventInvalidAnnotation = names.ReasonInvalidAnnotation
 	// EventWaiting says for what a Service waits that is to be written to the cloud.
 	EventWaiting = "WaitingForWrite"
 )
@@ -63,6 +65,13 @@ type outcome struct {
 	took time.Duration
 	// announced says that the action was announced.
 	announced bool
+}
+
+// faults says which annotations of ours have no effect: a mistyped one would be ignored silently.
+func (e *events) faults(service *corev1.Service) {
+	if faults := names.AnnotationFaults("Service", service.Annotations); len(faults) > 0 {
+		e.waits.Record(e.recorder, service, corev1.EventTypeWarning, EventInvalidAnnotation, strings.Join(faults, "; "))
+	}
 }
 
 // before announces an action. Announced says that it changes something for the Service.

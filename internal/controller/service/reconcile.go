@@ -113,6 +113,9 @@ func (r *reconciler) serve(ctx context.Context, p *pass) (result reconcile.Resul
 		}
 	}()
 	wait := r.waitsForRetry(p)
+	if p.want.intent == provide {
+		r.events.faults(p.service)
+	}
 	if p.want.intent == withdraw && wait == 0 {
 		if ours, err := r.hasMade(ctx, p.service); !ours {
 			return r.leaveAlone(ctx, p, err), false

@@ -151,7 +151,11 @@ func TestRequests(t *testing.T) {
 		"metallb":     {annotate("metallb.io/loadBalancerIPs", "192.0.2.1"), "[192.0.2.1]"},
 		"old metallb": {annotate("metallb.universe.tf/loadBalancerIPs", "192.0.2.1"), "[192.0.2.1]"},
 		"the field":   {func(s *corev1.Service) { s.Spec.LoadBalancerIP = "192.0.2.1" }, "[192.0.2.1]"},
-		"a pool":      {annotate("metallb.io/address-pool", "none"), "UnknownPool: there is no pool none"},
+		"a pool":      {annotate("metallb.io/address-pool", "none"), "UnknownPool: there is no pool none; in annotation metallb.io/address-pool, name one of the pools one, or remove it"},
+		"an address of no pool": {annotate(AnnotationAddresses, "192.0.2.99"), "OutsidePools: 192.0.2.99 is in no pool; in annotation " +
+			"metal.mooring.dev/load-balancer-ips, ask for an address of one of the pools one (192.0.2.0/31, 2001:db8::1), or remove it"},
+		"a field of no pool": {func(s *corev1.Service) { s.Spec.LoadBalancerIP = "192.0.2.99" }, "OutsidePools: 192.0.2.99 is in no pool; in spec.loadBalancerIP, ask"},
+		"another pool's":     {annotate(AnnotationPool, "two", AnnotationAddresses, "192.0.2.1"), "OutsidePools: 192.0.2.1 is in pool"},
 		"no address": {annotate(AnnotationAddresses, "x,192.0.2.1, y"),
 			"Invalid: annotation metal.mooring.dev/load-balancer-ips: \"x\" is no address"},
 		"field against all": {func(s *corev1.Service) {

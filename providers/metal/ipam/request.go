@@ -81,9 +81,10 @@ func requestOf(service *corev1.Service, namespaceLabels labels.Set) (pool.Reques
 	if err != nil {
 		return pool.Request{}, &pool.RefusedError{Reason: pool.Invalid, Message: err.Error()}
 	}
-	wanted, _ := annotated(service, namesOfPool)
+	wanted, poolIn := annotated(service, namesOfPool)
 	request := pool.Request{
 		Holder: holderOf(service), Families: service.Spec.IPFamilies, Asked: asked, Pool: wanted,
+		AskedIn: askedIn(service), PoolIn: "annotation " + poolIn,
 		Labels: service.Labels, NamespaceLabels: namespaceLabels,
 	}
 	if policy := service.Spec.IPFamilyPolicy; policy != nil {
@@ -127,6 +128,18 @@ func askedOf(service *corev1.Service) ([]netip.Addr, error) {
 		}
 	}
 	return asked, errors.Join(wrong...)
+}
+
+// askedIn names the fields by which a Service asks for addresses.
+func askedIn(service *corev1.Service) string {
+	var fields []string
+	if text, name := annotated(service, namesOfAddresses); text != "" {
+		fields = append(fields, "annotation "+name)
+	}
+	if service.Spec.LoadBalancerIP != "" {
+		fields = append(fields, "spec.loadBalancerIP")
+	}
+	return strings.Join(fields, " and ")
 }
 
 // holderOf returns a Service as those see it who have the same address.

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -22,6 +23,8 @@ type Request struct {
 	Asked []netip.Addr
 	// Pool is the pool that the Service asks for; empty: any that assigns addresses by itself.
 	Pool string
+	// AskedIn and PoolIn are the fields that ask for addresses and the pool, as the Service names them.
+	AskedIn, PoolIn string
 	// Labels are those of the Service, NamespaceLabels those of its namespace.
 	Labels, NamespaceLabels labels.Set
 	// Held are the addresses that the Service has.
@@ -201,9 +204,10 @@ func (s *State) refusesAsked(r Request, addr netip.Addr) *RefusedError {
 	pool, family := s.pools.of(addr), FamilyOf(addr)
 	switch {
 	case pool == nil:
-		return refuse(OutsidePools, family, "%s is in no pool", addr)
+		return refuse(OutsidePools, family, "%s is in no pool%s", addr, s.advice(r, r.AskedIn, family, true))
 	case r.Pool != "" && r.Pool != pool.Name:
-		return refuse(OutsidePools, family, "%s is in pool %s, and the Service asks for pool %s", addr, pool.Name, r.Pool)
+		return refuse(OutsidePools, family, "%s is in pool %s, and the Service asks for pool %s: change %s", addr, pool.Name, r.Pool,
+			cmp.Or(r.PoolIn, "either"))
 	case pool.Disabled:
 		return switchedOff(pool, family)
 	case !pool.allows(r):
@@ -216,6 +220,38 @@ func (s *State) refusesAsked(r Request, addr netip.Addr) *RefusedError {
 		return refuse(Conflict, family, "%s is held by the Service %s: %s", addr, other.Service, obstacle)
 	}
 	return nil
+}
+
+// maxChoices is how many pools a refusal names.
+const maxChoices = 5
+
+// advice says what a field of the Service may ask for: pools that are for it and have addresses of a family, with their addresses if those are asked for.
+func (s *State) advice(r Request, in string, family corev1.IPFamily, addresses bool) string {
+	if in == "" {
+		return ""
+	}
+	var choices []string
+	for _, pool := range s.pools.ordered {
+		if pool.Disabled || !pool.allows(r) || len(pool.ranges[family]) == 0 {
+			continue
+		}
+		choice := pool.Name
+		if addresses {
+			choice += " (" + strings.Join(pool.Addresses[:min(len(pool.Addresses), maxChoices)], ", ") + ")"
+		}
+		choices = append(choices, choice)
+	}
+	switch {
+	case len(choices) == 0:
+		return fmt.Sprintf("; remove %s: no pool is for this Service", in)
+	case len(choices) > maxChoices:
+		choices = append(choices[:maxChoices], fmt.Sprintf("%d more", len(choices)-maxChoices))
+	}
+	what := "name one of the pools"
+	if addresses {
+		what = "ask for an address of one of the pools"
+	}
+	return fmt.Sprintf("; in %s, %s %s, or remove it", in, what, strings.Join(choices, ", "))
 }
 
 func forbidden(r Request, pool *compiled, family corev1.IPFamily) *RefusedError {
@@ -255,7 +291,7 @@ func (s *State) candidates(r Request, family corev1.IPFamily) ([]*compiled, *Ref
 		pool := s.pools.byName[r.Pool]
 		switch {
 		case pool == nil:
-			return nil, refuse(UnknownPool, family, "there is no pool %s", r.Pool)
+			return nil, refuse(UnknownPool, family, "there is no pool %s%s", r.Pool, s.advice(r, r.PoolIn, family, false))
 		case pool.Disabled:
 			return nil, switchedOff(pool, family)
 		case !pool.allows(r):
