@@ -6,6 +6,10 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/internal/orphans"
 )
 
@@ -20,6 +24,28 @@ type findings struct {
 	// NotLooked says for what the cloud could not be searched, and why.
 	NotLooked []string `json:"notLooked,omitempty"`
 }
+
+// orphansDocument is what was found as it is printed for programs.
+type orphansDocument struct {
+	metav1.TypeMeta `json:",inline"`
+	Cluster         string           `json:"cluster"`
+	ClusterUID      string           `json:"clusterUID"`
+	LoadBalancers   []orphanBalancer `json:"loadBalancers"`
+	Routes          []orphanRoute    `json:"routes"`
+	NotLooked       []string         `json:"notLooked,omitempty"`
+}
+
+func (f findings) document() *orphansDocument {
+	return &orphansDocument{cli.TypeMeta("Orphans"), f.Cluster, f.ClusterUID, f.LoadBalancers, f.Routes, f.NotLooked}
+}
+
+// Rows are the load balancers and routes.
+func (d *orphansDocument) Rows() []cli.RowsOf {
+	return []cli.RowsOf{{Field: "loadBalancers", Kind: "LoadBalancer"}, {Field: "routes", Kind: "Route"}}
+}
+
+// DeepCopyObject returns a copy for printers, which change nothing.
+func (d *orphansDocument) DeepCopyObject() runtime.Object { shallow := *d; return &shallow }
 
 // orphanBalancer is a load balancer of no Service.
 type orphanBalancer struct {

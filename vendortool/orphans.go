@@ -3,7 +3,6 @@ package vendortool
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +24,7 @@ type orphansFlags struct {
 	account      account
 	clusterName  string
 	clusterCIDRs []string
-	output       string
+	output       cli.Output
 	remove, yes  bool
 }
 
@@ -63,7 +62,7 @@ kubeconfig may be anybody's who may read Services and nodes.
 	f.account.kubeconfig.AddFlags(flags)
 	flags.StringVar(&f.clusterName, "cluster-name", defaultClusterName, "`name` of the cluster, as the manager has it")
 	flags.StringSliceVar(&f.clusterCIDRs, "cluster-cidr", nil, "`ranges` of the cluster's pods, as the manager has them")
-	flags.StringVarP(&f.output, "output", "o", "table", "`format` of the list: table or json")
+	f.output.AddFlag(cmd)
 	flags.BoolVar(&f.remove, "remove", false, "remove what is this cluster's beyond doubt")
 	flags.BoolVar(&f.yes, "yes", false, "remove without asking")
 	return cmd
@@ -91,8 +90,8 @@ func (f *orphansFlags) run(cmd *cobra.Command) error {
 // complete checks the flags, and returns everything that is wrong with them. The ranges are nil unless the cluster's name was said.
 func (f *orphansFlags) complete(canAsk, named bool) (ranges []netip.Prefix, err error) {
 	wrong := f.account.validate()
-	if f.output != "table" && f.output != "json" {
-		wrong = append(wrong, fmt.Errorf("--output: %q: must be table or json", f.output))
+	if err := f.output.Validate(); err != nil {
+		wrong = append(wrong, err)
 	}
 	for _, text := range f.clusterCIDRs {
 		prefix, err := netip.ParsePrefix(text)
@@ -141,10 +140,8 @@ func (f *orphansFlags) act(ctx context.Context, searched *search, terminal io.Re
 
 // write shows what was found.
 func (f *orphansFlags) write(out io.Writer, found findings) error {
-	if f.output == "json" {
-		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(found)
+	if text, _ := f.output.ForPeople(); !text {
+		return f.output.Print(out, found.document())
 	}
 	_, err := io.WriteString(out, found.text())
 	return err

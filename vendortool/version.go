@@ -1,11 +1,11 @@
 package vendortool
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/internal/version"
@@ -13,7 +13,7 @@ import (
 
 // NewVersion returns the command that says which version of Mooring the program is, and what else it was built from.
 func NewVersion() *cobra.Command {
-	output := "text"
+	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Show which version this is",
@@ -23,30 +23,28 @@ and the release of Go. It asks no manager: for the version of a manager that run
 ` + cli.ExitCodes,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			text, err := shownVersion(version.Get(), output)
-			if err != nil {
+			if err := output.Validate(); err != nil {
 				return cli.Usage(cmd, err)
 			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
+			if text, _ := output.ForPeople(); !text {
+				return output.Print(cmd.OutOrStdout(), &versionDocument{cli.TypeMeta("Version"), version.Get()})
+			}
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), version.Get().String())
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", output, "`format`: text, json or yaml")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	output.AddFlag(cmd)
 	return cmd
 }
 
-// shownVersion returns what is known of the program in one of the formats.
-func shownVersion(info version.Info, format string) (string, error) {
-	switch format {
-	case "text":
-		return info.String(), nil
-	case "json":
-		text, err := json.MarshalIndent(info, "", "  ")
-		return string(text), err
-	case "yaml":
-		text, err := yaml.Marshal(info)
-		return string(text[:max(len(text)-1, 0)]), err
-	}
-	return "", fmt.Errorf("--output: %q: must be text, json or yaml", format)
+// versionDocument is what is known of the program as it is printed for programs.
+type versionDocument struct {
+	metav1.TypeMeta `json:",inline"`
+	version.Info    `json:",inline"`
 }
+
+// Rows are none: custom columns are for lists.
+func (d *versionDocument) Rows() []cli.RowsOf { return nil }
+
+// DeepCopyObject returns a copy for printers, which change nothing.
+func (d *versionDocument) DeepCopyObject() runtime.Object { shallow := *d; return &shallow }

@@ -34,15 +34,18 @@ func TestVersion(t *testing.T) {
 	for format, read := range map[string]func([]byte, any) error{
 		"json": json.Unmarshal, "yaml": func(text []byte, into any) error { return yaml.UnmarshalStrict(text, into) },
 	} {
-		var have version.Info
-		if err := read([]byte(said("version", "--output="+format)), &have); err != nil || have != want {
+		var have versionDocument
+		if err := read([]byte(said("version", "--output="+format)), &have); err != nil || have.Info != want || have.Kind != "Version" {
 			t.Errorf("%s: %v: it says %+v, want %+v", format, err, have, want)
 		}
+	}
+	if have := said("version", "-o", "jsonpath={.kubernetes}"); have != want.Kubernetes {
+		t.Errorf("jsonpath: %q, want %q", have, want.Kubernetes)
 	}
 	var stderr bytes.Buffer
 	root := New()
 	root.SetArgs([]string{"version", "-o", "xml"})
-	if code := cli.Execute(t.Context(), root, &stderr); code != cli.ExitUsage || !strings.Contains(stderr.String(), `"xml": must be text, json or yaml`) {
+	if code := cli.Execute(t.Context(), root, &stderr); code != cli.ExitUsage || !strings.Contains(stderr.String(), `"xml": must be table, wide, json`) {
 		t.Errorf("exit code %d, want %d: %s", code, cli.ExitUsage, stderr.String())
 	}
 }

@@ -19,7 +19,7 @@ type checkFlags struct {
 	access  access
 	lease   lease
 	schemes []string
-	output  output
+	output  cli.Output
 }
 
 func newCheck() *cobra.Command {
@@ -51,13 +51,13 @@ Exit codes:
 	f.access.AddFlags(cmd.Flags())
 	f.lease.addFlag(cmd.Flags())
 	addSchemes(cmd.Flags(), &f.schemes)
-	f.output.addFlag(cmd)
+	f.output.AddFlag(cmd)
 	return cmd
 }
 
 func (f *checkFlags) run(cmd *cobra.Command) error {
 	namespace, name, err := f.lease.parts()
-	if err := errors.Join(f.access.validate(), f.output.validate(), err); err != nil {
+	if err := errors.Join(f.access.validate(), f.output.Validate(), err); err != nil {
 		return cli.Usage(cmd, err)
 	}
 	report, err := f.report(cmd, namespace, name)
@@ -68,10 +68,10 @@ func (f *checkFlags) run(cmd *cobra.Command) error {
 		return cli.Unseen(err)
 	}
 	out := cmd.OutOrStdout()
-	if text, wide := f.output.forPeople(); text {
+	if text, wide := f.output.ForPeople(); text {
 		_, err = io.WriteString(out, report.Text(view.Style{Color: colored(out), All: wide}))
 	} else {
-		err = f.output.print(out, &checkDocument{TypeMeta: typeMeta("CheckReport"), Report: report})
+		err = f.output.Print(out, &checkDocument{TypeMeta: cli.TypeMeta("CheckReport"), Report: report})
 	}
 	switch {
 	case err != nil:

@@ -226,7 +226,7 @@ func TestKubectlPlugin(t *testing.T) {
 	command := exec.CommandContext(t.Context(), plugin, "status", "--help")
 	command.Env = append(os.Environ(), program.SelfEnv+"=1")
 	output, err := command.CombinedOutput()
-	if err != nil || !strings.Contains(string(output), "kubectl mooring status [flags]") {
+	if err != nil || !strings.Contains(string(output), "kubectl mooring status [") {
 		t.Errorf("%v:\n%s", err, output)
 	}
 }

@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
+	"github.com/mooring-ccm/mooring/internal/cli"
 )
 
 // Columns of a status are of its nodes and of its Services, and what others wrote does not reach the terminal as it is.
 func TestColumnsOfAStatus(t *testing.T) {
-	status := &statusDocument{TypeMeta: typeMeta("Status"), Status: view.Status{
+	status := &statusDocument{TypeMeta: cli.TypeMeta("Status"), Status: view.Status{
 		Time:  time.Unix(0, 0),
 		Nodes: []view.Node{{Name: "a", State: view.NodeHeld, Why: "gone\x1b[2J"}},
 		Services: []view.Service{
@@ -18,8 +19,8 @@ func TestColumnsOfAStatus(t *testing.T) {
 		},
 	}}
 	var text strings.Builder
-	format := output("custom-columns=KIND:.kind,NAME:.name,STATE:.state,WHY:.why,ADDRESSES:.addresses[*]")
-	if err := format.print(&text, status); err != nil {
+	format := cli.Output("custom-columns=KIND:.kind,NAME:.name,STATE:.state,WHY:.why,ADDRESSES:.addresses[*]")
+	if err := format.Print(&text, status); err != nil {
 		t.Fatal(err)
 	}
 	want := "KIND      NAME   STATE   WHY         ADDRESSES\n" +
@@ -33,8 +34,8 @@ func TestColumnsOfAStatus(t *testing.T) {
 // What is printed for programs says what it is.
 func TestDocumentsHaveAType(t *testing.T) {
 	var text strings.Builder
-	format := output("jsonpath={.apiVersion} {.kind} {.nodes[0].name} {.nothing}")
-	if err := format.print(&text, &statusDocument{TypeMeta: typeMeta("Status"), Status: view.Status{Nodes: []view.Node{{Name: "a"}}}}); err != nil {
+	format := cli.Output("jsonpath={.apiVersion} {.kind} {.nodes[0].name} {.nothing}")
+	if err := format.Print(&text, &statusDocument{TypeMeta: cli.TypeMeta("Status"), Status: view.Status{Nodes: []view.Node{{Name: "a"}}}}); err != nil {
 		t.Fatal(err)
 	}
 	if want := "mooring.dev/v1alpha1 Status a "; text.String() != want {

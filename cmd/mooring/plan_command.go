@@ -23,7 +23,7 @@ import (
 // planFlags are the flags of plan.
 type planFlags struct {
 	access        access
-	output        output
+	output        cli.Output
 	namespace     string
 	all, exitCode bool
 }
@@ -52,7 +52,7 @@ needs that right, and none of your credentials.
 	}
 	flags := cmd.Flags()
 	f.access.addFlags(flags, defaultServer)
-	f.output.addFlag(cmd)
+	f.output.AddFlag(cmd)
 	flags.StringVarP(&f.namespace, "namespace", "n", managers.DefaultNamespace, "`namespace` of the pod, with --port-forward")
 	flags.BoolVar(&f.all, "all", false, "show all fields, and long values whole; the same as --output=wide")
 	flags.BoolVar(&f.exitCode, "exit-code", false, "end with exit code 3 if there is something to do")
@@ -63,7 +63,7 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 	if f.access.forwarding && !cmd.Flags().Changed("server") {
 		f.access.server = ""
 	}
-	wrong := []error{f.access.validate(), f.output.validate()}
+	wrong := []error{f.access.validate(), f.output.Validate()}
 	if f.access.server == "" && !f.access.forwarding {
 		wrong = append(wrong, errors.New("--server: required"))
 	}
@@ -131,9 +131,9 @@ func (f *planFlags) forward(ctx context.Context, cluster *rest.Config) (stop fun
 }
 
 func (f *planFlags) write(out io.Writer, plan view.Plan) error {
-	text, wide := f.output.forPeople()
+	text, wide := f.output.ForPeople()
 	if !text {
-		return f.output.print(out, &planDocument{TypeMeta: typeMeta("Plan"), Plan: plan})
+		return f.output.Print(out, &planDocument{TypeMeta: cli.TypeMeta("Plan"), Plan: plan})
 	}
 	_, err := io.WriteString(out, plan.Text(time.Now(), view.Style{Color: colored(out), All: f.all || wide}))
 	return err

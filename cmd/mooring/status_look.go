@@ -35,6 +35,8 @@ type look struct {
 	schemes          []string
 	// everyEvent reads all events of nodes and Services, not only those that say why something waits.
 	everyEvent bool
+	// objects are read alone, with all their events; empty: all objects.
+	objects []objectName
 	// access and manager are nil if no manager is asked.
 	access  *access
 	manager *http.Client
@@ -50,7 +52,7 @@ func (f *statusFlags) look(ctx context.Context, namespace, lease string) (l *loo
 	if err != nil {
 		return nil, nil, fmt.Errorf("--kubeconfig: %w", err)
 	}
-	l, stop = &look{client: client, namespace: namespace, lease: lease, schemes: f.schemes, everyEvent: f.html != ""}, func() {}
+	l, stop = &look{client: client, namespace: namespace, lease: lease, schemes: f.schemes, everyEvent: f.html != "", objects: f.objects}, func() {}
 	if f.access.forwarding {
 		pod, err := leaderPod(ctx, client, namespace, lease)
 		if err != nil {
@@ -117,6 +119,16 @@ func (l *look) readLease(ctx context.Context, seen *view.Seen) error {
 }
 
 func (l *look) readNodes(ctx context.Context, seen *view.Seen) error {
+	if len(l.objects) > 0 {
+		seen.Nodes = []corev1.Node{}
+		return l.each(false, func(object objectName) error {
+			node, err := l.client.CoreV1().Nodes().Get(ctx, object.name, metav1.GetOptions{})
+			if err == nil {
+				seen.Nodes = append(seen.Nodes, *node)
+			}
+			return err
+		})
+	}
 	nodes, err := pages.All[corev1.Node](ctx, l.client.CoreV1().Nodes().List, metav1.ListOptions{})
 	if err == nil {
 		seen.Nodes = nodes
@@ -125,6 +137,20 @@ func (l *look) readNodes(ctx context.Context, seen *view.Seen) error {
 }
 
 func (l *look) readServices(ctx context.Context, seen *view.Seen) error {
+	if len(l.objects) > 0 {
+		seen.Services = []corev1.Service{}
+		return l.each(true, func(object objectName) error {
+			service, err := l.client.CoreV1().Services(object.namespace).Get(ctx, object.name, metav1.GetOptions{})
+			switch {
+			case err != nil:
+				return err
+			case service.Spec.Type != corev1.ServiceTypeLoadBalancer && !servicehelper.HasLBFinalizer(service):
+				return fmt.Errorf("the Service %s/%s is of type %s, and has no load balancer", object.namespace, object.name, service.Spec.Type)
+			}
+			seen.Services = append(seen.Services, *service)
+			return nil
+		})
+	}
 	services, err := pages.All[corev1.Service](ctx, l.client.CoreV1().Services(metav1.NamespaceAll).List, metav1.ListOptions{})
 	if err == nil {
 		seen.Services = services
@@ -132,9 +158,35 @@ func (l *look) readServices(ctx context.Context, seen *view.Seen) error {
 	return err
 }
 
+// each calls read for the nodes or Services that were asked for, each once.
+func (l *look) each(services bool, read func(objectName) error) error {
+	done := map[objectName]bool{}
+	for _, object := range l.objects {
+		if done[object] || (object.namespace != "") != services {
+			continue
+		}
+		done[object] = true
+		if err := read(object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // readEvents reads the events about nodes and Services, if there are some of which only events say why they wait.
 func (l *look) readEvents(ctx context.Context, seen *view.Seen) error {
 	var kinds []string
+	if len(l.objects) > 0 {
+		var selectors []string
+		for _, object := range l.objects {
+			kind := "Node"
+			if object.namespace != "" {
+				kind = "Service"
+			}
+			selectors = append(selectors, "involvedObject.kind="+kind+",involvedObject.name="+object.name)
+		}
+		return l.selectEvents(ctx, seen, selectors...)
+	}
 	if l.everyEvent {
 		return l.listEvents(ctx, seen, "Node", "Service")
 	}

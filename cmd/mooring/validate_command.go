@@ -21,7 +21,7 @@ type validateFlags struct {
 	file string
 	// files says that the files have to be here which the config names.
 	files, strict bool
-	output        output
+	output        cli.Output
 }
 
 func newValidate() *cobra.Command {
@@ -57,12 +57,12 @@ Exit codes:
 	_ = cmd.MarkFlagFilename("cloud-config", "yaml", "yml", "json", "conf")
 	cmd.Flags().BoolVar(&f.files, "need-files", false, "count it as an error if a file that the config names cannot be read here")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "exit with 1 for warnings too")
-	f.output.addFlag(cmd)
+	f.output.AddFlag(cmd)
 	return cmd
 }
 
 func (f *validateFlags) run(cmd *cobra.Command) error {
-	wrong := []error{f.output.validate()}
+	wrong := []error{f.output.Validate()}
 	if f.file == "" {
 		wrong = append(wrong, errors.New("--cloud-config: required"))
 	}
@@ -81,10 +81,10 @@ func (f *validateFlags) run(cmd *cobra.Command) error {
 		return fmt.Errorf("finding the folder of %s: %w", f.file, err)
 	}
 	report, out := cloudconfig.Examine(data, dir, f.files), cmd.OutOrStdout()
-	if text, _ := f.output.forPeople(); text {
+	if text, _ := f.output.ForPeople(); text {
 		_, err = io.WriteString(out, report.Text(name))
 	} else {
-		err = f.output.print(out, &validationDocument{TypeMeta: typeMeta("ValidationReport"), Report: report})
+		err = f.output.Print(out, &validationDocument{TypeMeta: cli.TypeMeta("ValidationReport"), Report: report})
 	}
 	switch {
 	case err != nil:

@@ -49,6 +49,8 @@ type Node struct {
 	Zone       string `json:"zone,omitempty"`
 	// Routed says whether the network reaches its pods, as the condition NetworkUnavailable does; nil without that.
 	Routed *bool `json:"routed,omitempty"`
+	// Detail is there for a node that was asked for by name.
+	Detail *Detail `json:"detail,omitempty"`
 }
 
 func nodesOf(seen Seen) []Node {

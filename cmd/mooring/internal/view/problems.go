@@ -73,7 +73,10 @@ func (s Status) ServiceProblems() []Service {
 }
 
 // shown returns the rows to show, and what to say of those that are left out.
-func shown[T any](style Style, all, problems []T, what string) (rows []T, left string) {
+func shown[T interface{ Problem() bool }](style Style, all, problems []T, what string) (rows []T, left string) {
+	if style.ProblemsFirst {
+		all = append(slices.Clone(problems), slices.DeleteFunc(slices.Clone(all), T.Problem)...)
+	}
 	if style.All || style.EveryRow || len(all) <= fewRows {
 		return all, ""
 	}

@@ -49,6 +49,8 @@ type Service struct {
 	NoSession bool `json:"noSession,omitempty"`
 	// Why is the reason of all that is not as it should be.
 	Why string `json:"why,omitempty"`
+	// Detail is there for a Service that was asked for by name.
+	Detail *Detail `json:"detail,omitempty"`
 }
 
 // servicesOf returns a row for each Service that has a load balancer or shall have one.
@@ -111,12 +113,14 @@ func progressOf(of *corev1.Service, events []corev1.Event) (state ServiceState, 
 	}
 }
 
+// serviceColors are how states are painted.
+var serviceColors = map[ServiceState]color{ServiceReady: green, ServiceNotReady: red, ServiceWithdrawing: yellow}
+
 func writeServices(out *strings.Builder, style Style, now time.Time, services []Service) {
-	colors := map[ServiceState]color{ServiceReady: green, ServiceNotReady: red, ServiceWithdrawing: yellow}
 	var rows [][]cell
 	for _, one := range services {
 		rows = append(rows, []cell{
-			{text: one.Namespace + "/" + one.Name}, {string(one.State), colors[one.State]}, {text: age(now, one.Since)}, style.timestamp(one.Since),
+			{text: one.Namespace + "/" + one.Name}, {string(one.State), serviceColors[one.State]}, {text: age(now, one.Since)}, style.timestamp(one.Since),
 			{text: strings.Join(one.Addresses, ", ")}, {text: one.Class}, yesNo(one.Announced), {text: one.Why},
 		})
 	}

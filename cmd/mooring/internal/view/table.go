@@ -14,6 +14,8 @@ type Style struct {
 	Color bool
 	// All shows what is cut otherwise. EveryRow shows rows that are left out of long tables because nothing is wrong with them.
 	All, EveryRow bool
+	// ProblemsFirst shows rows with problems before the others: the end of the text may not fit on the screen.
+	ProblemsFirst bool
 }
 
 // color is an ANSI escape sequence; empty for the terminal's own.
