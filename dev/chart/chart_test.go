@@ -77,6 +77,7 @@ dashboard: {enabled: true}
 
 func TestLint(t *testing.T) {
 	for name, values := range map[string]string{
+		"defaults":        "{}",
 		"deployment":      "provider: {name: sim}",
 		"daemonset":       "kind: DaemonSet\nprovider: {name: sim}",
 		"dry run":         "dryRun: true\nprovider: {name: sim}",
@@ -98,7 +99,7 @@ func TestBadValuesAreNamed(t *testing.T) {
 		values string
 		wants  []string
 	}{
-		"no provider":              {"replicas: 3", []string{"/provider/name"}},
+		"no provider":              {"replicas: 3", []string{"provider.name: required: the name that the provider has registered"}},
 		"all at once":              {"kind: StatefulSet\nreplicas: 0\nprovider: {name: sim}\nsecurePort: 70000", []string{"/kind", "/replicas", "/securePort"}},
 		"a name that is not known": {"provider: {name: sim}\nreplica: 3", []string{"replica"}},
 		"an argument that is none": {"provider: {name: sim}\nextraArgs: [v=2]", []string{"/extraArgs/0"}},

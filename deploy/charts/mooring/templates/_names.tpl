@@ -1,9 +1,14 @@
+{{- define "mooring.chartName" -}}
+{{ .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
 {{- define "mooring.name" -}}
-{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name | trunc 63 | trimSuffix "-" }}{{ else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 63 | trimSuffix "-" }}{{ end }}
+{{- $name := include "mooring.chartName" . }}
+{{- if .Values.fullnameOverride }}{{ .Values.fullnameOverride | trunc 63 | trimSuffix "-" }}{{ else if contains $name .Release.Name }}{{ .Release.Name | trunc 63 | trimSuffix "-" }}{{ else }}{{ printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" }}{{ end }}
 {{- end }}
 
 {{- define "mooring.selector" -}}
-app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/name: {{ include "mooring.chartName" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
@@ -13,6 +18,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/component: cloud-controller-manager
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "mooring.image" -}}
@@ -80,6 +88,11 @@ ca:
 {{- end }}
 
 {{- define "mooring.checks" -}}
+{{- if not .Values.provider.name }}{{ fail "provider.name: required: the name that the provider has registered, as in --cloud-provider, such as openstack or metal" }}{{ end }}
+{{- if .Values.serviceAccount.create }}
+{{- $account := lookup "v1" "ServiceAccount" .Release.Namespace .Values.serviceAccount.name }}
+{{- if and $account (ne (dig "metadata" "annotations" "meta.helm.sh/release-name" "" $account) .Release.Name) }}{{ fail (printf "serviceAccount.name: the ServiceAccount %s exists and is not this release's: set serviceAccount.create=false to use it, or give another name" .Values.serviceAccount.name) }}{{ end }}
+{{- end }}
 {{- $sources := 0 }}
 {{- range list .Values.provider.config.inline .Values.provider.config.existingSecret .Values.provider.config.existingConfigMap }}{{ if . }}{{ $sources = add1 $sources }}{{ end }}{{ end }}
 {{- if gt (int $sources) 1 }}{{ fail "provider.config: give one of inline, existingSecret and existingConfigMap, not several" }}{{ end }}
