@@ -109,6 +109,7 @@ func applyLogging(o *options) error {
 		return err
 	}
 	omitBodies()
+	logZap()
 	log.SetLogger(klog.Background())
 	return nil
 }
