@@ -19,6 +19,8 @@ const maxConfig = 64 << 20
 // validateFlags are the flags of validate.
 type validateFlags struct {
 	file string
+	// provider says whose the config is, empty if the file does.
+	provider string
 	// files says that the files have to be here which the config names.
 	files, strict bool
 	output        cli.Output
@@ -29,10 +31,10 @@ func newValidate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate",
 		Short: "Say what is wrong with a cloud config, without a cluster",
-		Long: `validate reads a cloud config and says all that is wrong with it at once, each with the path of its field: what would keep a manager
+		Long: `validate reads a cloud config and says all that is wrong with it at once, each with the path and line of its field: what would keep a manager
 from starting with it, or a running one from taking it. Then it says what is valid and hardly meant, as warnings. It needs neither a
 cluster nor a cloud. The kind in the file says whose it is: the providers metal and sim are known. A file with the sections of a cloud.conf is
-the provider openstack's, and what is wrong with it has its line too; clouds.yaml is read if it is there.
+the provider openstack's, if it has an option of that provider or --cloud-provider says so; clouds.yaml is read if it is there.
 
 Lists of machines that inventory.paths names are read, and are a part of the config. Other files that it names, of passwords and
 certificates, are often only where the manager runs: one that cannot be read here is a warning, or with --need-files an error. Relative paths
@@ -55,6 +57,8 @@ Exit codes:
 	}
 	cmd.Flags().StringVar(&f.file, "cloud-config", "", "the `file` of the cloud config; - is standard input (required)")
 	_ = cmd.MarkFlagFilename("cloud-config", "yaml", "yml", "json", "conf")
+	cmd.Flags().StringVar(&f.provider, "cloud-provider", "", "`name` of the provider whose config it is (default: as the file says)")
+	_ = cmd.RegisterFlagCompletionFunc("cloud-provider", cobra.FixedCompletions([]string{"metal", "openstack", "sim"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().BoolVar(&f.files, "need-files", false, "count it as an error if a file that the config names cannot be read here")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "exit with 1 for warnings too")
 	f.output.AddFlag(cmd)
@@ -80,7 +84,7 @@ func (f *validateFlags) run(cmd *cobra.Command) error {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return fmt.Errorf("finding the folder of %s: %w", f.file, err)
 	}
-	report, out := cloudconfig.Examine(data, dir, f.files), cmd.OutOrStdout()
+	report, out := cloudconfig.Examine(data, dir, f.provider, f.files), cmd.OutOrStdout()
 	if text, _ := f.output.ForPeople(); text {
 		_, err = io.WriteString(out, report.Text(name))
 	} else {

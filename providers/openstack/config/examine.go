@@ -91,6 +91,23 @@ func LooksLikeCloudConf(data []byte) bool {
 	return found
 }
 
+// HasOption reports whether data, which looks like a cloud.conf, has no option at all or one that the provider knows.
+func HasOption(data []byte) bool {
+	unknown := map[string]bool{}
+	for _, err := range parse(data).errs {
+		if strings.HasPrefix(err.Detail, unknownOption) {
+			unknown[err.Field] = true
+		}
+	}
+	known, any := false, false
+	scan(data, func(_ int, section, sub, key string) {
+		_, _, ours := sectionOf(&Config{}, section)
+		any = any || key != ""
+		known = known || key != "" && ours && !unknown[pathOf(section, sub, key).String()]
+	})
+	return known || !any
+}
+
 // linesOf returns the lines on which sections begin and options stand.
 func linesOf(data []byte) map[string]int {
 	lines := map[string]int{}

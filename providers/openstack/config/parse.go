@@ -129,8 +129,11 @@ func (p *parsed) set(at *field.Path, section reflect.Value, key, value string, b
 		return
 	}
 	// The value is not shown: somebody may have tried to write a password there.
-	p.errs = append(p.errs, field.Invalid(at, field.OmitValueType{}, "unknown option; known here are "+strings.Join(optionNames(section.Type()), ", ")))
+	p.errs = append(p.errs, field.Invalid(at, field.OmitValueType{}, unknownOption+"; known here are "+strings.Join(optionNames(section.Type()), ", ")))
 }
+
+// unknownOption begins what is said of an option that a section does not have.
+const unknownOption = "unknown option"
 
 func (p *parsed) warn(format string, arguments ...any) {
 	p.config.Warnings = append(p.config.Warnings, fmt.Sprintf(format, arguments...))

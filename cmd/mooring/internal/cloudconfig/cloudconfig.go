@@ -58,6 +58,9 @@ type kind struct {
 	examine func(data []byte, dir string) ([]Finding, []config.NamedFile)
 }
 
+// providers are those whose configs are known here.
+var providers = []string{"metal", "openstack", "sim"}
+
 // kinds are all that there are.
 func kinds() []kind {
 	return []kind{
@@ -72,9 +75,17 @@ func kinds() []kind {
 }
 
 // Examine says everything about the config in data. Relative paths in it are relative to dir. A file that the config names and that
-// cannot be read here is an error with needFiles, and a warning without: it may be there where the manager runs.
-func Examine(data []byte, dir string, needFiles bool) Report {
-	if openstack.LooksLikeCloudConf(data) {
+// cannot be read here is an error with needFiles, and a warning without: it may be there where the manager runs. ProviderName says whose the
+// config is; empty: the config says it.
+func Examine(data []byte, dir, providerName string, needFiles bool) Report {
+	switch looks := openstack.LooksLikeCloudConf(data); {
+	case providerName != "" && !slices.Contains(providers, providerName):
+		return Report{Findings: []Finding{{Severity: Error, Message: message.Printable(fmt.Sprintf("only the program of the provider %s can read its config; "+
+			"this tool knows the providers %s", providerName, strings.Join(providers, ", ")), maxFinding)}}}
+	case providerName == "" && looks && !openstack.HasOption(data):
+		return Report{Findings: []Finding{{Severity: Error, Message: "the file does not say whose it is: it has sections of a cloud.conf, and no option of the " +
+			"provider openstack. Give --cloud-provider=openstack if it is openstack's; another provider's file only its own program can read"}}}
+	case providerName == "openstack", providerName == "" && looks:
 		found, files := cloudConf(data)
 		report := Report{ConfigKind: "cloud.conf", Provider: "openstack", Findings: found}
 		report.finish(files, needFiles)
@@ -91,8 +102,13 @@ func Examine(data []byte, dir string, needFiles bool) Report {
 		report.Findings = findings
 		return report
 	}
+	if providerName != "" && of.provider != providerName {
+		report.Findings = []Finding{{Severity: Error, Field: "kind", Message: fmt.Sprintf("%s is of the provider %s, not of %s", meta.Kind, of.provider, providerName)}}
+		return report
+	}
 	report.Provider = of.provider
 	found, files := of.examine(data, dir)
+	addLines(found, data)
 	report.Findings = append(report.Findings, found...)
 	report.finish(files, needFiles)
 	return report

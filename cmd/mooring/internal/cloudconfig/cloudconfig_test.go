@@ -33,12 +33,12 @@ func TestExamine(t *testing.T) {
 		"all errors": {
 			metalHead + "pools: [{name: P, addresses: [x]}]\nbgp: {peers: []}\nother: secret\n", false,
 			"FILE: MetalCloudConfig of the provider metal\n" +
-				"ERROR    other: Invalid value: unknown field; known here: announcement, apiVersion, bgp, inventory, kind, l2, nodeGroupLease, nodeGroups, pools, power\n" +
-				"ERROR    pools[0].name: Invalid value: \"P\": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', " +
+				"ERROR    line 5: other: Invalid value: unknown field; known here: announcement, apiVersion, bgp, inventory, kind, l2, nodeGroupLease, nodeGroups, pools, power\n" +
+				"ERROR    line 3: pools[0].name: Invalid value: \"P\": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', " +
 				"and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')\n" +
-				"ERROR    pools[0].addresses[0]: Invalid value: \"x\": neither a prefix, a range nor an address: ParseAddr(\"x\"): unable to parse IP\n" +
-				"ERROR    bgp.asn: Required value: the autonomous system of the speaker, for example 64512\n" +
-				"ERROR    bgp.peers: Required value: at least one router\ninvalid: 5 errors, 0 warnings\n",
+				"ERROR    line 3: pools[0].addresses[0]: Invalid value: \"x\": neither a prefix, a range nor an address: ParseAddr(\"x\"): unable to parse IP\n" +
+				"ERROR    line 4: bgp.asn: Required value: the autonomous system of the speaker, for example 64512\n" +
+				"ERROR    line 4: bgp.peers: Required value: at least one router\ninvalid: 5 errors, 0 warnings\n",
 		},
 		"a file elsewhere": {
 			metalHead + bgp, false, "FILE: MetalCloudConfig of the provider metal\n" +
@@ -50,17 +50,17 @@ func TestExamine(t *testing.T) {
 		},
 		"a list that is missing": {
 			metalHead + "inventory: {paths: [racks]}\n", false, "FILE: MetalCloudConfig of the provider metal\n" +
-				"ERROR    inventory.paths[0]: Invalid value: \"racks\": open DIR/racks: no such file or directory\ninvalid: 1 error, 0 warnings\n",
+				"ERROR    line 3: inventory.paths[0]: Invalid value: \"racks\": open DIR/racks: no such file or directory\ninvalid: 1 error, 0 warnings\n",
 		},
 		"machines": {
 			listHead + "machines:\n- {name: a, addresses: [{address: 10.0.0.1}], bmc: {ipmi: {address: 10.0.9.1}}}\n- {name: a, addresses: [{address: 10.0.0.1}]}\n",
 			false, "FILE: MachineList of the provider metal\n" +
-				"ERROR    machines[1].addresses: Duplicate value: \"10.0.0.1\": also at machines[0]\n" +
-				"ERROR    machines[1].name: Duplicate value: \"a\": also at machines[0]\ninvalid: 2 errors, 0 warnings\n",
+				"ERROR    line 5: machines[1].addresses: Duplicate value: \"10.0.0.1\": also at machines[0]\n" +
+				"ERROR    line 5: machines[1].name: Duplicate value: \"a\": also at machines[0]\ninvalid: 2 errors, 0 warnings\n",
 		},
 		"simulated": {
 			simHead + "tokenFile: /nowhere/token\nrouteBatch: -1\n", false, "FILE: CloudConfig of the provider sim\n" +
-				"ERROR    routeBatch: Invalid value: -1: must be 0 to 100\n" +
+				"ERROR    line 6: routeBatch: Invalid value: -1: must be 0 to 100\n" +
 				"WARNING  tokenFile: /nowhere/token: no such file or directory; it has to be readable where the manager runs\ninvalid: 1 error, 1 warning\n",
 		},
 		"cloud.conf": {
@@ -111,7 +111,7 @@ func TestExamine(t *testing.T) {
 		"not YAML": {"a: b: c", false, "FILE\nERROR    neither YAML nor JSON: error converting YAML to JSON: yaml: mapping values are not allowed in this context\ninvalid: 1 error, 0 warnings\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Examine([]byte(c.config), dir, c.needFiles).Text("FILE")
+			got := Examine([]byte(c.config), dir, "", c.needFiles).Text("FILE")
 			if diff := cmp.Diff(c.want, replaced(got, dir)); diff != "" {
 				t.Errorf("report (-want +got):\n%s", diff)
 			}
@@ -120,7 +120,7 @@ func TestExamine(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "md5"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if report := Examine([]byte(metalHead+bgp), dir, true); !report.Valid || len(report.Findings) > 0 {
+	if report := Examine([]byte(metalHead+bgp), dir, "", true); !report.Valid || len(report.Findings) > 0 {
 		t.Errorf("with its file: %+v", report)
 	}
 }

@@ -28,7 +28,7 @@ func FuzzExamine(f *testing.F) {
 		if elsewhere.Match(data) {
 			return // what it says depends on files
 		}
-		report := Examine(data, dir, true)
+		report := Examine(data, dir, "", true)
 		if report.Valid != (report.Provider != "" && report.Count(Error) == 0) {
 			t.Errorf("valid %t of the provider %q, with %d errors", report.Valid, report.Provider, report.Count(Error))
 		}
