@@ -19,7 +19,8 @@ import (
 
 // buildFlags are the flags of build.
 type buildFlags struct {
-	with, replace, labels, factories       []string
+	with, replace, replacesOf              []string
+	labels, factories                      []string
 	output, platforms, mooring             string
 	lock, sources                          string
 	image, reference, certificates, create string
@@ -70,6 +71,8 @@ minutes; after that the go tool has them in its cache.
 		"`PROVIDER=[IMPORTPATH.]FUNCTION` that builds a provider from its cloud config, of a package that does not register it; may be repeated")
 	flags.StringArrayVar(&f.replace, "replace", nil,
 		"`MODULE=DIRECTORY` or MODULE=MODULE[@VERSION] to build with instead; may be repeated")
+	flags.StringArrayVar(&f.replacesOf, "replaces-of", nil,
+		"`MODULE[@VERSION]` whose own replace directives count, too, which Go ignores otherwise; may be repeated")
 	flags.StringVarP(&f.output, "output", "o", "",
 		"`file` to write the program to (default cloud-controller-manager, or none with --image)")
 	flags.StringVar(&f.sources, "write-main", "",
@@ -132,7 +135,7 @@ func (f *buildFlags) send(cmd *cobra.Command, result ccmbuild.Result) (err error
 func (f *buildFlags) options() (ccmbuild.Options, error) {
 	options := ccmbuild.Options{
 		Request: ccmbuild.Request{
-			MooringVersion: f.mooring, Tool: f.tool, CGO: f.cgo, Shipped: len(f.with) == 0 && f.image != "",
+			MooringVersion: f.mooring, ReplacesOf: f.replacesOf, Tool: f.tool, CGO: f.cgo, Shipped: len(f.with) == 0 && f.image != "",
 		},
 		Output: f.output, Lock: f.lock, Sources: f.sources,
 		Image: ccmbuild.ImageOptions{File: f.image, Certificates: f.certificates, Reference: f.reference},

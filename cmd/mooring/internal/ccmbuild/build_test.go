@@ -240,3 +240,28 @@ func (c *cancelAt) Write(line []byte) (int, error) {
 	}
 	return len(line), nil
 }
+
+// A module that builds only with the replace directives of its own go.mod builds when these are asked for, from a proxy and from a directory.
+func TestReplacesOfAModule(t *testing.T) {
+	lines := []string{contract, "require example.com/lib v0.0.0", "replace example.com/lib => example.com/lib v1.2.0"}
+	program := strings.Replace(registers("old", "old"), `	"io"`, "\t_ \"example.com/lib\"\n\t\"io\"", 1)
+	isolate(t, modules{
+		"example.com/lib@v1.2.0": {"go.mod": goMod("example.com/lib"), "p.go": "package lib\n"},
+		"example.com/old@v1.0.0": {"go.mod": goMod("example.com/old", append(lines, "replace example.com/here => ./here")...), "p.go": program},
+	})
+	s := newStand(t)
+	o := s.options("example.com/old@v1.0.0")
+	o.Request.ReplacesOf = []string{"example.com/old"}
+	if got := s.build(o).Providers; !slices.Equal(got, []string{"old"}) {
+		t.Errorf("providers %v", got)
+	}
+	write(t, s.path("near/go.mod"), goMod("example.com/near", lines...))
+	write(t, s.path("near/p.go"), program)
+	o = s.options("./near")
+	o.Request.ReplacesOf = []string{"example.com/near"}
+	warned := 0
+	o.Progress = &cancelAt{text: "Go does not apply that here", cancel: func() { warned++ }}
+	if got := s.build(o).Providers; !slices.Equal(got, []string{"old"}) || warned > 0 {
+		t.Errorf("providers %v, %d warnings", got, warned)
+	}
+}

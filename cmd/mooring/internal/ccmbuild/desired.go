@@ -52,6 +52,8 @@ func (p Platform) String() string { return strings.TrimSuffix(p.OS+"/"+p.Arch+"/
 type Request struct {
 	Packages     []Package
 	Replacements []Replacement
+	// ReplacesOf are modules, as MODULE or MODULE@VERSION, whose own replace directives count, too. Those of Replacements win.
+	ReplacesOf []string
 	// Factories build the providers of packages that do not register them.
 	Factories []Factory
 	// MooringVersion is the version of Mooring to build with. Empty leaves the choice to what Observe sees.

@@ -28,8 +28,8 @@ func (e *NoModuleError) Unwrap() error { return e.Err }
 // NoPackageError says that a module was found, and that it does not hold the package.
 type NoPackageError struct {
 	Package, Module, Version string
-	// By imports it; empty if that is not known, or it was asked for.
-	By string
+	// By is the chain of packages that import it, the one that was asked for first; empty if that is not known, or it was asked for itself.
+	By []string
 	// Err is what the go tool wrote.
 	Err error
 }
@@ -37,8 +37,11 @@ type NoPackageError struct {
 // Error names the module and its version.
 func (e *NoPackageError) Error() string {
 	by := ""
-	if e.By != "" {
-		by = ", which " + e.By + " imports"
+	if last := len(e.By) - 1; last >= 0 {
+		by = ", which " + e.By[last] + " imports"
+		if last > 0 {
+			by += " (" + strings.Join(e.By, " -> ") + ")"
+		}
 	}
 	return fmt.Sprintf("module %s %s has no package %s%s; another version may have it, or it lies elsewhere in the module",
 		e.Module, e.Version, e.Package, by)
@@ -89,7 +92,7 @@ func (e *LostReplacementError) Error() string {
 	if len(e.Flags) == 0 {
 		return text + "; add --replace MODULE=MODULE@VERSION with a released version of each such module"
 	}
-	return text + "; add what that go.mod says:\n  --replace " + strings.Join(e.Flags, "\n  --replace ")
+	return text + "; add --replaces-of " + e.Module + ", or what that go.mod says:\n  --replace " + strings.Join(e.Flags, "\n  --replace ")
 }
 
 // Unwrap returns what the go tool wrote.

@@ -47,7 +47,7 @@ func explain(err error, w Workspace, picked Picked) error {
 		if m[3] != "" { // "latest", with what that is
 			version = m[3]
 		}
-		return &NoPackageError{Module: m[1], Version: version, Package: m[4], By: importer(failed.Messages, m[4]), Err: err}
+		return &NoPackageError{Module: m[1], Version: version, Package: m[4], By: importers(failed.Messages, m[4]), Err: err}
 	}
 	if query := queryIn(failed.Messages, w); query != "" {
 		return &NoModuleError{Query: query, Tried: prefixes(query), Err: failed}
@@ -58,17 +58,29 @@ func explain(err error, w Workspace, picked Picked) error {
 	return err
 }
 
-// importer is the package that imports another, as the go tool writes it in the line above; empty if it does not.
-func importer(messages []string, imported string) string {
+// importers are the packages that import another, each the next, as the go tool writes them in the lines above; nil if it does not.
+func importers(messages []string, imported string) []string {
 	for i, line := range messages {
 		if i == 0 || !strings.HasPrefix(strings.TrimSpace(line), imported+": ") {
 			continue
 		}
-		if by, found := strings.CutSuffix(strings.TrimSpace(messages[i-1]), " imports"); found {
-			return strings.TrimPrefix(by, "go: ")
+		var chain []string
+		for at := i - 1; at >= 0; at-- {
+			by, found := strings.CutSuffix(strings.TrimSpace(messages[at]), " imports")
+			if !found {
+				break
+			}
+			first := strings.HasPrefix(by, "go: ")
+			if chain = append(chain, strings.TrimPrefix(by, "go: ")); first {
+				break
+			}
+		}
+		if len(chain) > 0 {
+			slices.Reverse(chain)
+			return chain
 		}
 	}
-	return ""
+	return nil
 }
 
 // queryIn returns the package that could not be found, as it was asked for if that is known.

@@ -1,6 +1,7 @@
 package ccmbuild
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,6 +36,11 @@ func (b *builder) observe(ctx context.Context, request Request) (Request, Found,
 			return request, found, &SourceError{Dir: asked.Dir, Err: err}
 		}
 		found.Directories[asked.Dir] = local
+	}
+	if request.Replacements, err = b.takeReplacements(ctx, request, found); err != nil {
+		return request, found, err
+	}
+	for _, local := range found.Directories {
 		b.noteIgnored(ctx, request, local)
 	}
 	checkout, err := findCheckout(b.options.Dir)
@@ -116,6 +122,63 @@ func (b *builder) localPackage(ctx context.Context, dir string) (LocalPackage, e
 	return LocalPackage{Path: listed.ImportPath, Source: source}, nil
 }
 
+// takeReplacements returns the replacements with the directives of the modules that are asked for by ReplacesOf. What is asked for itself wins. A
+// directory counts only where the module is one, too: elsewhere it is not there.
+func (b *builder) takeReplacements(ctx context.Context, request Request, found Found) ([]Replacement, error) {
+	all := request.Replacements
+	for _, asked := range request.ReplacesOf {
+		file, dir, err := b.goModOf(ctx, asked, request, found)
+		if err != nil {
+			return nil, fmt.Errorf("reading the replace directives of %s: %w", asked, err)
+		}
+		output, err := b.goTool(ctx, b.elsewhere, "", "mod", "edit", "-json", file)
+		if err != nil {
+			return nil, fmt.Errorf("reading the replace directives of %s: %w", asked, err)
+		}
+		taken := 0
+		for _, replacement := range replacementsIn(output) {
+			if _, twice := replacedBy(all, replacement.Module); twice || replacement.Module == Module || replacement.Dir != "" && dir == "" {
+				continue
+			}
+			if replacement.Dir != "" && !filepath.IsAbs(replacement.Dir) {
+				replacement.Dir = filepath.Join(dir, replacement.Dir)
+			}
+			all = append(all, replacement)
+			taken++
+		}
+		b.note("%d modules are replaced as in the go.mod of %s", taken, asked)
+	}
+	return all, nil
+}
+
+// goModOf returns the go.mod of a module, and its directory if it is one of this machine. Without a version it is the one of the package that is
+// asked for, or the newest.
+func (b *builder) goModOf(ctx context.Context, asked string, request Request, found Found) (file, dir string, err error) {
+	path, version, _ := strings.Cut(asked, "@")
+	for _, local := range found.Directories {
+		if local.Source.Module == path && version == "" {
+			return filepath.Join(local.Source.Dir, "go.mod"), local.Source.Dir, nil
+		}
+	}
+	for _, one := range request.Packages {
+		if version == "" && one.Path != "" && within(path, one.Path) {
+			version = one.Version
+		}
+	}
+	query := path + "@" + cmp.Or(version, "latest")
+	output, err := b.goTool(ctx, b.elsewhere, "looking up "+query, "mod", "download", "-json", query)
+	var downloaded struct{ GoMod, Error string }
+	switch parsed := json.Unmarshal([]byte(output), &downloaded); {
+	case err != nil && downloaded.Error == "":
+		return "", "", explain(err, Workspace{Get: []string{query}}, Picked{})
+	case parsed != nil:
+		return "", "", fmt.Errorf("reading what the go tool says of it: %w", parsed)
+	case downloaded.GoMod == "":
+		return "", "", errors.New(cmp.Or(downloaded.Error, "it has no go.mod"))
+	}
+	return downloaded.GoMod, "", nil
+}
+
 // noteIgnored warns of the replace directives of a directory's go.mod, which its author is used to and which count only while
 // that module is the main one. Mooring's is left out: its sources are chosen anyway.
 func (b *builder) noteIgnored(ctx context.Context, request Request, local LocalPackage) {
@@ -135,8 +198,8 @@ func (b *builder) noteIgnored(ctx context.Context, request Request, local LocalP
 		ignored = append(ignored, replacement)
 	}
 	if len(ignored) > maxIgnored {
-		b.note("warning: %s/go.mod replaces %d modules, and Go does not apply that here; add --replace for those that the build needs, such as "+
-			"--replace %s", local.Source.Dir, len(ignored), ignored[0])
+		b.note("warning: %s/go.mod replaces %d modules, and Go does not apply that here; add --replaces-of %s, or --replace for each that the build "+
+			"needs, such as --replace %s", local.Source.Dir, len(ignored), local.Source.Module, ignored[0])
 		return
 	}
 	for _, replacement := range ignored {
