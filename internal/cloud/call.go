@@ -114,9 +114,6 @@ func (c *call) afterOthers(ctx context.Context) error {
 	if wait <= 0 {
 		return nil
 	}
-	if wait >= noticeAfter {
-		requestOf(ctx).waits("the leader before this one has crashed, and what it had the cloud do may still be under way for " + wait.Round(time.Second).String())
-	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {

@@ -106,7 +106,7 @@ func (r *request) asks(at time.Time) {
 	}
 }
 
-// WithNotice returns a context whose listener is called when a call waits for longer than ten seconds to be let in, and what
+// WithNotice returns a context whose listener is called when a call waits for longer than a minute to be let in, and what
 // it waits for: an operator who looks at the object shall find that there. The listener is called from another goroutine, at
 // most once for each call, and must not block. WithPriority has to be called on the context that is returned, not before.
 func WithNotice(ctx context.Context, listener func(reason string)) context.Context {

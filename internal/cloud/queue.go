@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// noticeAfter is for how long a call waits until its listeners learn what it waits for. A cluster that starts would send an event for each
-	// node if that was short.
-	noticeAfter = 10 * time.Second
+	// noticeAfter is for how long a call waits until its listeners learn what it waits for. A cluster that starts, and each new leader, would send an
+	// event for each node if that was short.
+	noticeAfter = time.Minute
 	// firstHold is the longest that one object's Retry-After holds its group: then another object may try. If that is refused as
 	// well the group is held for twice as long, and so on up to longestGroupHold. Each object waits for as long as it is asked to.
 	firstHold        = time.Second

@@ -339,7 +339,7 @@ func TestEachGroupHasItsShare(t *testing.T) {
 	})
 }
 
-// TestWhoeverWaitsIsTold for what, once, after ten seconds.
+// TestWhoeverWaitsIsTold for what, once, after a minute.
 func TestWhoeverWaitsIsTold(t *testing.T) {
 	for name, test := range map[string]struct {
 		before func(t *testing.T) *queue
@@ -353,19 +353,27 @@ func TestWhoeverWaitsIsTold(t *testing.T) {
 			q.leave(enter(t, q, onInstance("d")), refusedFor(time.Minute))
 			q.leave(enter(t, q, onInstance("e")), refusedFor(time.Minute))
 			q.leave(enter(t, q, onInstance("f")), refusedFor(time.Minute))
+			for _, object := range []string{"g", "h"} {
+				go func() {
+					if w, err := q.enter(WithPriority(t.Context(), PriorityNewNode), onInstance(object), 0); err == nil {
+						q.leave(w, refusedFor(time.Minute))
+					}
+				}()
+				synctest.Wait()
+			}
 			return q
-		}, "the cloud asked for no calls for instances until 2000-01-01T00:00:31Z; 1 calls for instances are waiting"},
+		}, "the cloud asked for no calls for instances until 2000-01-01T00:01:31Z; 1 calls for instances are waiting"},
 		"a place": {func(t *testing.T) *queue {
 			q := newTestQueue(1, 0, 0)
 			w := enter(t, q, onService("a"))
-			time.AfterFunc(14*time.Second, func() { q.leave(w, accepted) })
+			time.AfterFunc(64*time.Second, func() { q.leave(w, accepted) })
 			return q
 		}, "0 calls for instances and 1 others are under way; 1 calls for instances are waiting"},
 		"the operator's limit": {func(t *testing.T) *queue {
-			q := newTestQueue(8, 0.05, 1)
+			q := newTestQueue(8, 0.01, 1)
 			enter(t, q, onInstance("a"))
 			return q
-		}, "--cloud-api-qps, or what the provider declares, allows 0.05 calls a second; 1 calls for instances are waiting"},
+		}, "--cloud-api-qps, or what the provider declares, allows 0.01 calls a second; 1 calls for instances are waiting"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -383,7 +391,7 @@ func TestWhoeverWaitsIsTold(t *testing.T) {
 						t.Errorf("called too early: %q", <-got)
 					}
 				})
-				time.AfterFunc(12*time.Second, func() {
+				time.AfterFunc(noticeAfter+500*time.Millisecond, func() {
 					Join(ctx, WithNotice(t.Context(), func(reason string) { joined <- reason }))
 				})
 				w, err := q.enter(ctx, onInstance("n"), 0)
