@@ -27,6 +27,8 @@ import (
 const (
 	// firstTableWait is how long sessions wait for the first table in mode ActiveActive.
 	firstTableWait = 30 * time.Second
+	// bfdPort is the port of BFD between neighbors (RFC 5881).
+	bfdPort = 3784
 	// lookAgain is how often passwords are read again, and what failed is tried again.
 	lookAgain = 10 * time.Second
 )
@@ -275,6 +277,12 @@ func (s *Speaker) refresh(ctx context.Context) {
 	after, err := s.observe()
 	if err == nil {
 		err = s.become(ctx, after, s.behind)
+	}
+	for _, neighbor := range s.neighbors {
+		if neighbor.timers.bfd { // GoBGP opens the socket some time after it was told of the neighbor
+			err = errors.Join(err, dropDistant(bfdPort))
+			break
+		}
 	}
 	if err != nil {
 		s.log.Error(err, "BGP speaker could not bring its sessions up to date; trying again", "retryAfter", s.options.LookAgain)
