@@ -183,6 +183,7 @@ func initialization(j *judge) {
 		latest := latestOf(at)
 		switch {
 		case j.hangs(latest, instance):
+		case j.ends(latest):
 		case k >= len(mooring) && latest < j.mooring.Length:
 			j.add("1", "", latest, "the reference has initialized %d nodes, and Mooring %d", len(reference), len(mooring))
 			return
@@ -277,6 +278,20 @@ func (j *judge) leads(at time.Duration) (since time.Duration) {
 	return since
 }
 
+// doubted returns when Mooring last heard before a time that the cloud denies an instance which exists: it believes no denial then.
+func (j *judge) doubted(before time.Duration) (at time.Duration) {
+	if !j.draw.Plugin.Has(draw.Denying) {
+		return 0
+	}
+	deleted := j.deleted()
+	for _, call := range j.mooring.Calls {
+		if kindOf(call.Method) == "InstanceExists" && call.Answer == double.No && !deleted[call.Object] && call.Ended <= before {
+			at = max(at, call.Ended)
+		}
+	}
+	return at
+}
+
 // removal is rule 3 for as many deleted instances as the limit lets go: the larger of ten and a quarter, and never more than half.
 func removal(j *judge) {
 	if j.limited() || j.chance() {
@@ -289,10 +304,12 @@ func removal(j *judge) {
 			continue
 		}
 		// The calls about all deleted instances may be made one after the other.
-		due := j.notBeforeRest(reference, reference+gone+time.Duration(4+2*len(deleted))*j.longest+j.luck(0))
+		calls := time.Duration(4+2*len(deleted)) * j.longest
+		due := j.notBeforeRest(reference, reference+gone+calls)
 		affirmed := j.affirmed(node.Name)
-		counted := max(affirmed+j.asksAgain(node.Name, affirmed), j.young(node), j.leads(due)) // from when on denials count
-		due = max(due, counted+gone+4*j.longest)
+		affirmed += j.asksAgain(node.Name, affirmed)
+		counted := max(j.young(node), j.leads(due), j.doubted(due)) // from when on denials of all count
+		due = max(due, affirmed+gone+4*j.longest, counted+gone+calls)
 		at, done := j.mooring.Removed[node.Name]
 		switch {
 		case j.hangs(due, instance):
@@ -409,7 +426,7 @@ func lateness(j *judge) {
 		}
 		at, arrived := arrival(j.mooring, one)
 		switch {
-		case j.busy(one.service, due):
+		case j.busy(one.service, due), j.ends(due):
 		case !arrived:
 			j.add(one.rule, one.object, due, "%s, set after %s, never reaches the plugin, and by the reference after %s",
 				one.text, one.at, reference.Round(time.Second))
@@ -684,9 +701,21 @@ func sampleAt(record double.Record, at time.Duration) (double.Sample, bool) {
 }
 
 // succeeded reports whether the reference has taken the place of Mooring at the end.
-func (j *judge) succeeded() bool {
-	calls := j.mooring.Calls
-	return len(calls) > 0 && calls[len(calls)-1].Other
+func (j *judge) succeeded() bool { return j.otherLeads(j.mooring.Length) }
+
+// ends reports whether panics end the process that leads at a time: the reference's, in the place of Mooring. It is started again after minutes.
+func (j *judge) ends(at time.Duration) bool {
+	return j.draw.Plugin.Has(draw.Panicking) && j.otherLeads(at)
+}
+
+// otherLeads reports whether the reference is in the place of Mooring at a time.
+func (j *judge) otherLeads(at time.Duration) (other bool) {
+	for _, call := range j.mooring.Calls {
+		if call.Began <= at {
+			other = call.Other
+		}
+	}
+	return other
 }
 
 // settled is rule 13 at the end of the draw, for what the reference reaches too.

@@ -198,6 +198,24 @@ var allowances = []allowance{
 		broken: func(_ *draw.Draw, r *double.Record) { r.NodeChanges[0].At = 4*time.Minute - time.Second },
 	},
 	{
+		name: "a node that is kept because the cloud denies a node that is ready", rule: "3",
+		draw: draw.Draw{Plugin: draw.Plugin{Characters: []draw.Character{draw.Denying}}, Nodes: world().Nodes, Services: world().Services,
+			Events: []draw.Event{{At: 2 * time.Minute, Kind: draw.Leave, Object: "m"}}},
+		mooring: func(r *double.Record) {
+			r.Calls = append(r.Calls, exists(double.No, 3*time.Minute+10*time.Second))
+			r.Removed["m"] = 3*time.Minute + 28*time.Second
+		},
+		broken: func(d *draw.Draw, _ *double.Record) { d.Plugin.Characters = nil },
+	},
+	{
+		name: "a node that waits for the next start of the reference in the place of Mooring", rule: "1",
+		draw: draw.Draw{Plugin: draw.Plugin{Characters: []draw.Character{draw.Panicking}}, Nodes: world().Nodes, Services: world().Services},
+		mooring: func(r *double.Record) {
+			r.Initialized["n"], r.Calls[0].Other, r.Calls[2].Other = time.Minute, true, true
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[0].Other, r.Calls[2].Other = false, false },
+	},
+	{
 		name: "a node that one process has heard denied before another one leads", rule: "3",
 		draw: world(draw.Event{At: 2 * time.Minute, Kind: draw.Leave, Object: "m"},
 			draw.Event{At: 3*time.Minute + time.Second, Kind: draw.LeaseLost}),
