@@ -138,7 +138,7 @@ func (w *World) audit(record apiserver.Record) {
 		return
 	}
 	ours := record.Identity == manager
-	if ours {
+	if ours && !byPlugin(record) {
 		w.record.Writes = append(w.record.Writes, Write{
 			At: w.now(), Resource: record.Resource, Object: record.Name, Verb: record.Verb, Client: record.UserAgent,
 		})

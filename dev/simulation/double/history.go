@@ -67,7 +67,7 @@ func (w *World) answer(request *http.Request, about apiserver.Attributes) (*http
 
 // keep adds a write to the history. The plugin has the manager's identity, and so has the other manager around an exchange. The lock is held.
 func (w *World) keep(record apiserver.Record) {
-	ours := record.Identity == manager && w.current == w.judged && !strings.HasSuffix(record.UserAgent, "/"+ProviderName)
+	ours := record.Identity == manager && w.current == w.judged && !byPlugin(record)
 	if ours && record.Code >= http.StatusBadRequest {
 		w.record.Refused[record.Name] = append(w.record.Refused[record.Name], w.now())
 	}
@@ -84,6 +84,11 @@ func (w *World) keep(record apiserver.Record) {
 			w.record.Events = append(w.record.Events, EventWrite{At: w.now(), Object: event.InvolvedObject.Name, Reason: event.Reason})
 		}
 	}
+}
+
+// byPlugin reports whether the plugin made a request.
+func byPlugin(record apiserver.Record) bool {
+	return strings.HasSuffix(record.UserAgent, "/"+ProviderName)
 }
 
 // change returns a write as a change of an object of a type.

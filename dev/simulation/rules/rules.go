@@ -639,6 +639,11 @@ func idle(j *judge) {
 			seen[event.Object] = event.At + event.For + j.draw.Plugin.Lag + status + j.longest
 		}
 	}
+	if j.draw.Plugin.Has(draw.PartialSuccess) { // an answer may have lacked addresses
+		for _, node := range j.draw.Nodes {
+			seen[node.Name] = max(seen[node.Name], draw.Disturbed+status+j.longest)
+		}
+	}
 	for _, write := range j.mooring.Writes {
 		if settled(write) && !written[write.Object] && write.At > seen[write.Object] && write.Verb != "delete" { // rule 3 judges deletions
 			written[write.Object] = true

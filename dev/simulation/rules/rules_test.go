@@ -216,6 +216,14 @@ var allowances = []allowance{
 		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[0].Other, r.Calls[2].Other = false, false },
 	},
 	{
+		name: "addresses that an answer lacked, a status period after the disturbances", rule: "6-idle",
+		draw: draw.Draw{Plugin: draw.Plugin{Characters: []draw.Character{draw.PartialSuccess}}, Nodes: world().Nodes, Services: world().Services},
+		mooring: func(r *double.Record) {
+			r.Writes = append(r.Writes, double.Write{At: 14*time.Minute + 50*time.Second, Resource: "nodes", Object: "m"})
+		},
+		broken: func(d *draw.Draw, _ *double.Record) { d.Plugin.Characters = nil },
+	},
+	{
 		name: "a node that one process has heard denied before another one leads", rule: "3",
 		draw: world(draw.Event{At: 2 * time.Minute, Kind: draw.Leave, Object: "m"},
 			draw.Event{At: 3*time.Minute + time.Second, Kind: draw.LeaseLost}),
