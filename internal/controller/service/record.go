@@ -29,8 +29,12 @@ const (
 	AnnotationRecord = "mooring.dev/load-balancers"
 	// ownAnnotations begin the annotations that a manager writes itself. They are no input of a load balancer.
 	ownAnnotations = "mooring.dev/"
-	// recordPause is the least time between two writes of the record that nothing waits for.
-	recordPause = 10 * time.Second
+	// recordPause is the least time between two writes of the record that no call waits for, and recordPauseEach how much longer it is for each
+	// Service in it: a large record is written less often.
+	recordPause     = time.Second
+	recordPauseEach = 5 * time.Millisecond
+	// recordRetry is the pause after the first read or write that failed.
+	recordRetry = 10 * time.Second
 	// recordPatience is how long a call of the plugin waits for the record to be read or written.
 	recordPatience = 2 * time.Second
 	// listPatience is how long a new leader waits for the list of load balancers, and listPause the time between two looks whether it is there.
@@ -252,7 +256,7 @@ func (r *leaderRecord) failed(ctx context.Context, err error) {
 	if r.failures == 0 {
 		logf.FromContext(ctx).Info("The record of load balancers cannot be kept; the next leader ensures each", "lease", r.String(), "reason", err.Error())
 	}
-	r.retryAt = time.Now().Add(kit.Backoff{First: recordPause, Longest: kit.EventInterval}.After(r.failures, err))
+	r.retryAt = time.Now().Add(kit.Backoff{First: recordRetry, Longest: kit.EventInterval}.After(r.failures, err))
 	r.failures++
 	r.unread = r.unread || errors.Is(err, leaserecord.ErrOutdated)
 }
@@ -306,6 +310,13 @@ func (r *leaderRecord) calling(ctx context.Context, service *corev1.Service, tar
 	}
 }
 
+// pause is how long the record stays as it is.
+func (r *leaderRecord) pause() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return recordPause + time.Duration(len(r.stored.Services))*recordPauseEach
+}
+
 // note says that there may be something to record.
 func (r *leaderRecord) note() {
 	if r == nil {
@@ -331,7 +342,7 @@ func (r *leaderRecord) run(ctx context.Context, states *states, targets *targets
 		case <-ctx.Done():
 			return
 		}
-		timer := time.NewTimer(recordPause)
+		timer := time.NewTimer(r.pause())
 		select {
 		case <-timer.C:
 		case <-ctx.Done():

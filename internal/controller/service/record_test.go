@@ -170,17 +170,18 @@ func TestALeaderThatEndsInAChangeLeavesNoRecordOfIt(t *testing.T) {
 	key := keyOf(serviceWith(named("s0")))
 	for name, test := range map[string]struct {
 		there, back func(*leaders)
+		lasts       time.Duration // until the plugin has been called, and nothing is recorded yet
 		ensures     int
 	}{
 		"a Service": {
 			func(l *leaders) {
 				l.edit(key, func(s *corev1.Service) { s.Annotations = map[string]string{"lb": "other"} })
 			},
-			func(l *leaders) { l.edit(key, func(s *corev1.Service) { s.Annotations = nil }) }, 1,
+			func(l *leaders) { l.edit(key, func(s *corev1.Service) { s.Annotations = nil }) }, 500 * time.Millisecond, 1,
 		},
 		"the nodes": {
 			func(l *leaders) { l.changeNode("c", nodeWith("c")) },
-			func(l *leaders) { l.changeNode("c", nil) }, 3,
+			func(l *leaders) { l.changeNode("c", nil) }, 2500 * time.Millisecond, 3,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -188,7 +189,7 @@ func TestALeaderThatEndsInAChangeLeavesNoRecordOfIt(t *testing.T) {
 				l := startLeaders(t, true)
 				time.Sleep(time.Minute)
 				test.there(l)
-				time.Sleep(5 * time.Second)
+				time.Sleep(test.lasts)
 				l.stop()
 				test.back(l)
 				before := l.cloud.count("ensure")
