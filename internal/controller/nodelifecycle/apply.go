@@ -301,8 +301,8 @@ const (
 
 // unansweredMessage says that nothing is done about a node, and why.
 func unansweredMessage(node string, err error) string {
-	return fmt.Sprintf("Could not learn from the cloud whether the instance of node %s exists and runs, so that nothing is done about "+
-		"the node: %v", node, err)
+	return fmt.Sprintf("Could not learn from the cloud whether the instance of node %s exists and runs. Mooring neither deletes nor "+
+		"taints the node until it answers: %v", node, err)
 }
 
 // deletingMessage says why a node is deleted.
@@ -347,16 +347,16 @@ func lookedFor(node facts) string {
 // pass to pass, or else the condition would have to be written each time.
 func heldMessage(node facts, reason HoldReason, settings Settings, deletionLog string) string {
 	why := map[HoldReason]string{
-		HoldEveryInstanceGone: "But it knows the instance of no other node that it was asked for either, which is taken for a fault of " +
-			"the cloud or of the credentials. The node is kept until the cloud knows an instance again",
-		HoldRunningNodesDenied: "But it also denies instances of nodes that are ready, which is taken for a fault of the cloud. " +
-			"The node is kept until the cloud knows them again",
+		HoldEveryInstanceGone: "But it knows the instance of no other node that it was asked for either: check the credentials, the " +
+			"account and the region. The node stays until the cloud knows an instance again",
+		HoldRunningNodesDenied: "But it also denies instances of nodes that are ready: check the credentials, the account and the region. " +
+			"The node stays until the cloud knows them again",
 		HoldLimitReached: fmt.Sprintf("But as many nodes as --node-deletion-limit=%s allows were deleted within %s. "+
-			"The node is kept until deletions are allowed again", settings.Limit, settings.Window),
-		HoldHistoryUnknown: fmt.Sprintf("But the record of deletions, the Lease %s, could not be read or written, so that it is not "+
-			"known whether --node-deletion-limit allows this one. The node is kept until the record is there; the log says what is wrong", deletionLog),
-		HoldKubeletReports: "But its kubelet still reports, though not as ready, so that there is a machine. " +
-			"The node is kept until its kubelet has been silent, or the cloud knows the instance again",
+			"The node stays until deletions are allowed again", settings.Limit, settings.Window),
+		HoldHistoryUnknown: fmt.Sprintf("But the record of deletions, the Lease %s, could not be read or written, so it is unknown "+
+			"whether --node-deletion-limit allows this one. The log says what is wrong: check the rights on that Lease. The node stays until then", deletionLog),
+		HoldKubeletReports: "But its kubelet still reports, though not as ready: the machine runs. Find it in the cloud's console. " +
+			"The node stays until its kubelet falls silent or the cloud knows the instance again",
 	}[reason]
 	return fmt.Sprintf("The cloud says that it has no instance for this node%s. %s. If the instance is gone for good, confirm it: "+
 		"kubectl annotate node %s %s=%s", lookedFor(node), why, node.name, AnnotationConfirmDeletion, node.uid)

@@ -199,6 +199,6 @@ func (c *Controller) sayNotSupported(ctx context.Context) {
 		"the cloud provider does not support routes, or could not say so", "provider", c.cloud.ProviderName())
 	if c.lease != nil {
 		c.recorder.Eventf(c.lease(ctx), corev1.EventTypeWarning, ReasonRoutesNotSupported, "--configure-cloud-routes and --cluster-cidr are "+
-			"set, but the cloud provider %s has no routes, or could not say that it has: it is asked again", c.cloud.ProviderName())
+			"set, but the cloud provider %s has no routes, or could not say that it has. Set --configure-cloud-routes=false if it has none; Mooring asks it again", c.cloud.ProviderName())
 	}
 }

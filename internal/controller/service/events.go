@@ -86,7 +86,7 @@ func (e *events) before(ctx context.Context, p *pass, act action, announced bool
 		e.recorder.Event(act.service, corev1.EventTypeNormal, EventEnsuring, "Ensuring the load balancer")
 		logf.FromContext(ctx).Info("Ensuring the load balancer", "reason", act.why)
 		if len(p.want.latest.nodes) == 0 {
-			e.recorder.Event(act.service, corev1.EventTypeWarning, EventUnavailable, "There is no node that may be a target of the load balancer")
+			e.recorder.Event(act.service, corev1.EventTypeWarning, EventUnavailable, noTargets)
 		}
 	}
 }
@@ -127,7 +127,7 @@ func (e *events) afterRetarget(ctx context.Context, p *pass, act action, done ou
 		e.metrics.nodeSyncErrors.Inc()
 	case done.err != nil:
 	case len(p.want.latest.nodes) == 0:
-		e.recorder.Event(act.service, corev1.EventTypeWarning, EventUnavailable, "There is no node that may be a target of the load balancer")
+		e.recorder.Event(act.service, corev1.EventTypeWarning, EventUnavailable, noTargets)
 	default:
 		e.recorder.Event(act.service, corev1.EventTypeNormal, EventUpdated, "Updated the targets of the load balancer")
 		logf.FromContext(ctx).V(1).Info("Updated the targets of the load balancer", "targets", len(p.want.latest.nodes),
@@ -148,8 +148,7 @@ func (e *events) noticeOf(p *pass, act action, reason string) func(message strin
 // notFound reports a load balancer that the cloud does not find.
 func notFound(ctx context.Context, recorder record.EventRecorder, service *corev1.Service) {
 	logf.FromContext(ctx).Info("The cloud does not find a load balancer; asking again before it is made again", "service", keyOf(service).String())
-	recorder.Event(service, corev1.EventTypeWarning, EventDrifted,
-		"The cloud does not find the load balancer. It is made again if that stays so")
+	recorder.Event(service, corev1.EventTypeWarning, EventDrifted, deniedMessage)
 }
 
 // stillDiffers reports a load balancer that differs from what was made in the same way as before its repairs, or is gone again.
@@ -160,7 +159,7 @@ func stillDiffers(ctx context.Context, recorder record.EventRecorder, service *c
 	}
 	logf.FromContext(ctx).Info(message, "service", keyOf(service).String(), "differences", differ)
 	recorder.Event(service, corev1.EventTypeWarning, EventDrifted, kit.EventMessage(fmt.Sprintf(
-		"The load balancer still differs after %d repairs: %s. It is repaired %s", maxRepairs, strings.Join(differ, ", "), next)))
+		"The load balancer still differs after %d repairs: %s. Find out what changes it in the cloud. Mooring repairs it again %s", maxRepairs, strings.Join(differ, ", "), next)))
 }
 
 // deletionIncomplete reports that a load balancer counts as deleted though its deletion has failed again and again.
@@ -168,7 +167,7 @@ func deletionIncomplete(ctx context.Context, recorder record.EventRecorder, serv
 	logf.FromContext(ctx).Info("Load balancer already gone; ignoring the error of its deletion, which may have left parts of it in the cloud",
 		"error", err.Error())
 	recorder.Event(service, corev1.EventTypeWarning, EventDeletionIncomplete, kit.EventMessage(fmt.Sprintf(
-		"The load balancer is gone. Its deletion failed %d times, and parts of it may be left in the cloud: %v", absenceTries, err)))
+		"The load balancer no longer exists, but its deletion failed %d times. Look in the cloud for parts of it that this error names: %v", absenceTries, err)))
 }
 
 // failed sends the event of a failure to the Service, which may be gone.

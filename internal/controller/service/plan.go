@@ -46,6 +46,12 @@ const (
 	ReasonWriteFailed = "WriteFailed"
 )
 
+// What events and conditions say alike.
+const (
+	deniedMessage = "The cloud does not find the load balancer. Mooring makes it again after ten minutes of such answers, or at once when you change the Service"
+	noTargets     = "No node may be a target: a node must be initialized, ours, and not labeled " + corev1.LabelNodeExcludeBalancers
+)
+
 // repeatCondition is how often a message that changes while its reason stays is written again. Some clouds put the number of the
 // request into each of their messages.
 const repeatCondition = 5 * time.Minute
@@ -413,7 +419,7 @@ func publicationFor(service *corev1.Service, made *made, now time.Time) publicat
 	switch {
 	case made.denial.told():
 		status, reason = metav1.ConditionFalse, ReasonNotFound
-		message = "The cloud does not find the load balancer. It is made again if that stays so"
+		message = deniedMessage
 	case made.stillDiffers != "":
 		status, reason, message = metav1.ConditionFalse, ReasonDrifted, made.stillDiffers
 	case len(ingress) == 0:
@@ -421,7 +427,7 @@ func publicationFor(service *corev1.Service, made *made, now time.Time) publicat
 		message = "The cloud provider made the load balancer and gave it no address"
 	case len(made.targets) == 0:
 		status, reason = metav1.ConditionFalse, ReasonNoTargets
-		message = "No node may be a target: a node must be initialized, ours, and not labeled " + corev1.LabelNodeExcludeBalancers
+		message = noTargets
 	}
 	return publication{ingress, transition(current, status, reason, message, now)}
 }

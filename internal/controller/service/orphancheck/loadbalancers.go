@@ -187,5 +187,5 @@ func (l *LoadBalancers) report(ctx context.Context, one orphans.Balancer) {
 	logf.FromContext(ctx).Info("A load balancer in the cloud belongs to no Service", "loadBalancer", one.Name,
 		"service", one.Service.String(), "serviceUID", one.ServiceUID, "owner", owner, "delete", l.DeleteProven && one.Proven)
 	l.Recorder.Event(one.AsService(), corev1.EventTypeWarning, EventOrphan,
-		fmt.Sprintf("The load balancer %s in the cloud was made for this Service, which does not exist any more", one.Name))
+		fmt.Sprintf("The load balancer %s in the cloud was made for this Service, which no longer exists. Remove it with mooring orphans, or set --collect-orphans", one.Name))
 }

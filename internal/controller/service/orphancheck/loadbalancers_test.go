@@ -140,8 +140,8 @@ func TestAnOrphanIsDeletedWhenTwoChecksHaveFoundIt(t *testing.T) {
 	c.check(t, listed...)
 	c.expect(t, deletion{UID: "gone"})
 	want := []string{
-		"Warning OrphanLoadBalancer The load balancer lb-gone in the cloud was made for this Service, which does not exist any more",
-		"Warning OrphanLoadBalancer The load balancer lb-old in the cloud was made for this Service, which does not exist any more",
+		"Warning OrphanLoadBalancer The load balancer lb-gone in the cloud was made for this Service, which no longer exists. Remove it with mooring orphans, or set --collect-orphans",
+		"Warning OrphanLoadBalancer The load balancer lb-old in the cloud was made for this Service, which no longer exists. Remove it with mooring orphans, or set --collect-orphans",
 		"Normal DeletedOrphanLoadBalancer Deleted the load balancer lb-gone",
 	}
 	if diff := cmp.Diff(want, c.recorded()); diff != "" {
