@@ -12,6 +12,7 @@ import (
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/check/observe"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
 	"github.com/mooring-ccm/mooring/internal/cli"
+	"github.com/mooring-ccm/mooring/internal/words"
 )
 
 // checkFlags are the flags of check.
@@ -77,9 +78,9 @@ func (f *checkFlags) run(cmd *cobra.Command) error {
 	case err != nil:
 		return fmt.Errorf("writing what was found: %w", err)
 	case report.State == check.Error:
-		return errors.New(report.Summary())
+		return fmt.Errorf("%s found an error", words.Count(report.Count(check.Error), "check", "checks"))
 	case report.Count(check.Unknown) > 0:
-		return cli.Unseen(errors.New(report.Summary()))
+		return cli.Unseen(fmt.Errorf("%s not possible", words.Count(report.Count(check.Unknown), "check is", "checks are")))
 	}
 	return nil
 }

@@ -40,8 +40,8 @@ func (s *environment) invitation(style render.Style) string {
 	}
 	line("  export KUBECONFIG=%s", s.cluster.AdminKubeconfig())
 	line("  kubectl get nodes -L topology.kubernetes.io/zone,node.kubernetes.io/instance-type")
-	line("  mooring check")
-	line("  mooring status")
+	line("  bin/mooring check")
+	line("  bin/mooring status")
 	line("  kubectl get events --field-selector source=cloud-node-controller")
 	line("  kubectl -n kube-system get lease %s -o yaml", leaseName)
 	if s.client != nil {

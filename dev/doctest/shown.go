@@ -58,9 +58,9 @@ func Elsewhere() map[string]Proof {
 		drain: {rack, drain},
 		why:   {rack, why},
 		// A provider from an empty folder; this checkout stands for the clone.
-		"git clone https://github.com/mooring-ccm/mooring": followed,
-		"mkdir mycloud-ccm && cd mycloud-ccm":              followed,
-		"go mod init example.com/mycloud-ccm":              followed,
+		"git clone https://github.com/mooring-ccm/mooring":                                                              followed,
+		"mkdir -p mycloud-ccm/mycloud && cd mycloud-ccm":                                                                followed,
+		"go mod init example.com/mycloud-ccm":                                                                           followed,
 		"go mod edit -require=github.com/mooring-ccm/mooring@v0.0.0 -replace=github.com/mooring-ccm/mooring=../mooring": followed,
 		"go mod tidy":       followed,
 		"go test ./mycloud": followed,
