@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// admission is the start barrier of whatever acts as the leader: it admits nobody before it is opened, and nobody new once it drains.
+// admission is the start barrier of whatever acts as the leader: it admits no caller before it is opened, and no new one once it drains.
 type admission struct {
 	opened chan struct{}
 
@@ -19,7 +19,7 @@ func newAdmission() *admission { return &admission{opened: make(chan struct{})} 
 // open lets everybody begin who waits.
 func (a *admission) open() { close(a.opened) }
 
-// begin waits until the caller may act. It returns false if it may not any more; otherwise the caller calls done when it has
+// begin waits until the caller may act. It returns false if it no longer may; otherwise the caller calls done when it has
 // stopped.
 func (a *admission) begin(ctx context.Context) (done func(), ok bool) {
 	select {
@@ -36,7 +36,7 @@ func (a *admission) begin(ctx context.Context) (done func(), ok bool) {
 	return a.acting.Done, true
 }
 
-// drain lets nobody begin any more, and waits until all have stopped.
+// drain lets no caller begin, and waits until all have stopped.
 func (a *admission) drain() {
 	a.mu.Lock()
 	a.draining = true

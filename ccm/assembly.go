@@ -180,7 +180,7 @@ func (a *assembly) newInventory(ctx context.Context) (*instances.Inventory, erro
 
 // managerOptions returns how controller-runtime's manager is to run. Its own servers stay off: serving.go has one for all.
 func (a *assembly) managerOptions(ctx context.Context) (manager.Options, error) {
-	scheme := runtime.NewScheme() // one of its own, so that what a vendor adds to it stays here
+	scheme := runtime.NewScheme() // one of its own, so what a vendor adds to it stays here
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return manager.Options{}, fmt.Errorf("types of the Kubernetes API: %w", err)
 	}

@@ -51,7 +51,7 @@ type scopedManager struct {
 	config     *rest.Config
 }
 
-// GetClient returns the controller's client, not the manager's, so that what it writes is written by its identity.
+// GetClient returns the controller's client, not the manager's, so what it writes is written by its identity.
 func (m *scopedManager) GetClient() client.Client { return m.client }
 
 // GetConfig returns a copy of the config of the controller's identity.
@@ -103,7 +103,7 @@ func (m *scopedManager) AddMetricsServerExtraHandler(path string, _ http.Handler
 // Name is the name of the controller's health check.
 func (r *running) Name() string { return r.name }
 
-// Check is the controller's liveness: what its runnables' own checks say, and those that it has added to its manager. A
+// Check is the controller's liveness: what its runnables' own checks say, and the checks that it has added to its manager. A
 // runnable that ends with an error ends the process.
 func (r *running) Check(request *http.Request) error {
 	barriers, live, _ := r.parts()
@@ -227,7 +227,7 @@ func (b *barrier) warm() error {
 	return nil
 }
 
-// alive returns what the runnable's own check says. Both forms are known: a method Check, and that of the reference.
+// alive returns what the runnable's own check says. Both forms are known: a method Check, and the reference's.
 func (b *barrier) alive(request *http.Request) error {
 	switch checked := b.Runnable.(type) {
 	case interface{ Check(*http.Request) error }:

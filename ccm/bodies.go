@@ -14,7 +14,7 @@ import (
 
 // client-go logs the bodies of requests and answers from level 8 on, with these messages and this key. Among them are the Secret of the
 // cloud config, the tokens of ServiceAccounts that are asked for, and those of callers that are reviewed. Which ones are harmless cannot
-// be told from a dump of bytes, so that none is logged: ADR 8.
+// be told from a dump of bytes, so none is logged: ADR 8.
 const (
 	requestBody, responseBody = "Request Body", "Response Body"
 	bodyKey                   = "body"

@@ -9,7 +9,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 )
 
-// TestBodiesAreNotLogged reads what becomes of client-go's messages about bodies, whoever hands the logger on, and of others.
+// TestBodiesAreNotLogged reads what becomes of client-go's messages about bodies, whichever way the logger was handed on, and of others.
 func TestBodiesAreNotLogged(t *testing.T) {
 	var lines bytes.Buffer
 	plain := funcr.New(func(prefix, args string) { lines.WriteString(prefix + args + "\n") }, funcr.Options{Verbosity: 10})

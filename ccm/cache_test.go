@@ -153,7 +153,7 @@ func isShutDown(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == cloudproviderapi.TaintNodeShutdown })
 }
 
-// untouched is the part of a node that the manager's cache does not hold, and that nobody but its owner may change.
+// untouched is the part of a node that the manager's cache does not hold, and that only its owner may change.
 type untouched struct {
 	Images                    []corev1.ContainerImage
 	InUse                     []corev1.UniqueVolumeName

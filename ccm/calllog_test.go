@@ -34,7 +34,7 @@ type callLogConfig struct {
 	// Hang makes Initialize wait for the stop channel.
 	Hang bool `json:"hang"`
 	// Linger makes an informer of the plugin's busy until the stop channel is closed, and then write who holds the Lease. The
-	// manager waits for informers, so that this is written before anything that comes after.
+	// manager waits for informers, so this is written before anything that comes after.
 	Linger bool `json:"linger"`
 	// NoClusterID makes HasClusterID say so.
 	NoClusterID bool `json:"noClusterID"`

@@ -50,7 +50,7 @@ func (c *config) newConfigReporter(client kubernetes.Interface, sink *events) *c
 	}
 }
 
-// hostname is the name of this replica in events: that of its pod, or of its machine.
+// hostname is the name of this replica in events: its pod's, or its machine's.
 func hostname() string {
 	name, err := os.Hostname()
 	if err != nil {

@@ -148,7 +148,7 @@ func (r registry) selected(list []string) (enabled []Controller, absent []string
 	return enabled, absent, nil
 }
 
-// validate returns what is wrong with the entries themselves: mistakes of whoever wrote the program.
+// validate returns what is wrong with the entries themselves: mistakes of the program's author.
 func (r registry) validate() []error {
 	var errs []error
 	taken := map[string]string{}

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// TestControllersThatClash shows the mistakes of whoever writes a program with own controllers.
+// TestControllersThatClash shows the mistakes of an author who writes a program with own controllers.
 func TestControllersThatClash(t *testing.T) {
 	build := func(context.Context, Environment) (manager.Runnable, error) { return nil, nil }
 	for name, test := range map[string]struct {

@@ -165,7 +165,7 @@ func (r replica) terminated(t *testing.T) *corev1.ContainerStateTerminated {
 	}
 }
 
-// kill kills the process of a replica, as SIGKILL does, and nobody releases the lease.
+// kill kills the process of a replica, as SIGKILL does, and the lease is not released.
 func (r replica) kill(t *testing.T) {
 	t.Helper()
 	r.signal(t, syscall.SIGKILL)
@@ -279,7 +279,7 @@ func (p *pods) requireStandby(standby, leader replica) {
 	}
 }
 
-// TestALeaderThatRenewsHasNotTerminated, whatever is reported of its container: that was written by somebody who errs.
+// TestALeaderThatRenewsHasNotTerminated, whatever is reported of its container: another writer was wrong.
 func TestALeaderThatRenewsHasNotTerminated(t *testing.T) {
 	p := newPods(t)
 	leader := p.lead(nil)

@@ -21,7 +21,7 @@ import (
 
 const dryRunFlag = "dry-run"
 
-// writeNothing makes the configuration that of a manager that writes nothing: it takes no lease, so that it may run beside the one that
+// writeNothing makes the configuration fit a manager that writes nothing: it takes no lease, so it may run beside the one that
 // leads, and acts by one identity, because to make others would be to write.
 func (c *config) writeNothing() {
 	c.dryRun = dryrun.NewRecorder()

@@ -9,7 +9,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/dryrun"
 )
 
-// TestADryRunTakesNoLease, neither its own nor that of migrated controllers, and no identity but its own.
+// TestADryRunTakesNoLease, neither its own nor the one of migrated controllers, and no identity but its own.
 func TestADryRunTakesNoLease(t *testing.T) {
 	c := &config{kubeconfig: &rest.Config{}, migrated: map[string]bool{"route-controller": true}}
 	c.component.Generic.LeaderElection.LeaderElect = true

@@ -25,7 +25,7 @@ const (
 )
 
 // events writes the events of all components, one after the other and apart from the controllers, which never wait for it: an
-// event for which there is no room any more is dropped. Alike events are merged, and an object gets at most 25 from one component
+// event without room is dropped. Alike events are merged, and an object gets at most 25 from one component
 // and then one in five minutes, as in the reference. What goes wrong waits for nothing that went well.
 type events struct {
 	news, warnings record.EventBroadcaster
@@ -54,7 +54,7 @@ func newBroadcaster(ctx context.Context, sink record.EventSink) record.EventBroa
 	return broadcaster
 }
 
-// shutdown takes no more events. Those that are left are written as fast as they can be while the process ends; what has not been
+// shutdown takes no more events. The events that are left are written as fast as possible while the process ends; what has not been
 // written by then is lost, as in the reference.
 func (e *events) shutdown() {
 	e.hurry()
@@ -99,7 +99,7 @@ type paced struct {
 
 // Create waits for its turn and writes an event.
 func (p paced) Create(event *corev1.Event) (*corev1.Event, error) {
-	_ = p.limiter.Wait(p.ctx) // an error says that nobody has to wait any more
+	_ = p.limiter.Wait(p.ctx) // an error says that no event has to wait
 	return p.EventSink.Create(event)
 }
 

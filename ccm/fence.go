@@ -24,13 +24,13 @@ var (
 // fence keeps this process from acting beside another leader. It is asked right before each call of the cloud and each request
 // that may change something in the API server, and ends the contexts of whatever acts as the leader.
 //
-// It closes when one of the leases that this process holds is lost, by its age or because somebody else holds it: before
+// It closes when one of the leases that this process holds is lost, by its age or because another process holds it: before
 // client-go's elector gives up, which it does only after trying to renew the lease for its renew deadline. It never closes without
 // leader election. What runs on every replica is not behind it.
 //
 // See ADR 54.
 type fence struct {
-	// leading ends, with the reason as its cause, when this process must not act as the leader any more.
+	// leading ends, with the reason as its cause, when this process must no longer act as the leader.
 	leading context.Context
 	end     context.CancelCauseFunc
 
@@ -52,7 +52,7 @@ func (f *fence) add(lock *election.Lock) {
 }
 
 // closed returns why this process must not act as the leader, nil if it may. It asks the clock, because a process that was stopped
-// and goes on learns only a little later that a timer has run out. To whoever acts, the error means the same as the end of its
+// and goes on learns only a little later that a timer has run out. To the caller, the error means the same as the end of its
 // context, so it is a context.Canceled.
 func (f *fence) closed() error {
 	reason := context.Cause(f.leading)
@@ -107,7 +107,7 @@ func (f *fence) inherited() (until time.Time) {
 	return until
 }
 
-// transport refuses requests that may change something while the fence is closed. It is for rest.Config.Wrap, so that it is asked
+// transport refuses requests that may change something while the fence is closed. It is for rest.Config.Wrap, so it is asked
 // after whatever delays a request in this process.
 func (f *fence) transport(next http.RoundTripper) http.RoundTripper {
 	return fenced{next: next, fence: f}

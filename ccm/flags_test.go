@@ -77,7 +77,7 @@ func TestFlagDifferencesAreFound(t *testing.T) {
 	})
 }
 
-// flagDifferences returns a line for each difference that is not in differences.go, and for each of those that is none.
+// flagDifferences returns a line for each difference that is not in differences.go, and for each row there that is none.
 func flagDifferences(ours, reference *pflag.FlagSet) []string {
 	var found []string
 	defaults, added, noted := otherDefaults(), additions(), notes()
@@ -131,7 +131,7 @@ func TestReferencesAreUpToDate(t *testing.T) {
 		{"../dev/docgen/migration", "--check", "--metrics", "../docs/reference/metrics.md", "--file", "../docs/reference/migration-table.md"},
 	} {
 		command := exec.CommandContext(t.Context(), "go", append([]string{"run"}, args...)...)
-		command.Env = append(os.Environ(), "CGO_ENABLED=0") // as programs are shipped, so that the build cache has it
+		command.Env = append(os.Environ(), "CGO_ENABLED=0") // as programs are shipped, so the build cache has it
 		if output, err := command.CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, output)
 		}

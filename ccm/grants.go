@@ -34,7 +34,7 @@ type Grant struct {
 	Without string
 }
 
-// reads reports whether a verb is one of those that the manager's cache needs.
+// reads reports whether the manager's cache needs a verb.
 func reads(verb string) bool { return slices.Contains([]string{"get", "list", "watch"}, verb) }
 
 // split parts a controller's grants into what the manager's identity needs and what the controller's needs.

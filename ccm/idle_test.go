@@ -142,7 +142,7 @@ func balance(t *testing.T, client kubernetes.Interface, name string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// The manager has ended by then: nobody else takes the finalizer off.
+		// The manager has ended by then: no other process takes the finalizer off.
 		ctx := cleanUp(t)
 		if _, err := services.Patch(ctx, name, strategic, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 			t.Errorf("taking the finalizer off Service %s: %v", name, err)

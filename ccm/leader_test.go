@@ -99,7 +99,7 @@ func (r *replicas) holder(t *testing.T) string {
 	return ptr.Deref(r.lease(t).Spec.HolderIdentity, "")
 }
 
-// usurp gives a Lease to somebody else for an hour.
+// usurp gives a Lease to another holder for an hour.
 func (r *replicas) usurp(t *testing.T, name string) {
 	t.Helper()
 	leases := r.client.CoordinationV1().Leases("kube-system")
@@ -119,7 +119,7 @@ func (r *replicas) usurp(t *testing.T, name string) {
 }
 
 // requireNoOverlap fails if a controller of one process did anything between the start and the stop of another's. The order
-// is that of lines in one file, so no clock is involved. It waits for a first beat: a leader may have been killed before it.
+// is the order of lines in one file, so no clock is involved. It waits for a first beat: a leader may have been killed before it.
 func (r *replicas) requireNoOverlap(t *testing.T) {
 	t.Helper()
 	r.callLog.awaitAny(t, beat)
@@ -234,7 +234,7 @@ func TestOfSeveralStandbysOneWins(t *testing.T) {
 	r.requireNoOverlap(t)
 }
 
-// TestKilledLeader shows that a lease which nobody releases is taken after its duration, not after twice that.
+// TestKilledLeader shows that a lease that is not released is taken after its duration, not after twice that.
 func TestKilledLeader(t *testing.T) {
 	const duration = 8 * time.Second
 	cluster, kubeconfig := controlPlane(t)

@@ -20,7 +20,7 @@ import (
 // plugin is initialized, the plugin is not stopped before all have stopped, and the lease is not released before that.
 type lifecycle struct {
 	plugin cloudprovider.Interface
-	// calls is the client of the cloud, which knows of calls that the controllers do not wait for any more.
+	// calls is the client of the cloud, which knows of calls that the controllers no longer wait for.
 	calls         cloudprovider.Interface
 	clients       cloudprovider.ControllerClientBuilder
 	informers     informers.SharedInformerFactory

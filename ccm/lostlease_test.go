@@ -63,7 +63,7 @@ func (r callingRoutes) CreateRoute(context.Context, string, string, *cloudprovid
 	return nil
 }
 
-// givenUp is what the stuck controller writes when it does not wait for its call any more.
+// givenUp is what the stuck controller writes when it no longer waits for its call.
 const givenUp = "given up"
 
 // writeForEver makes a call of the cloud that never returns, and waits for it until its deadline.

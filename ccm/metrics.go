@@ -39,7 +39,7 @@ type published struct {
 	ours atomic.Pointer[prometheus.Registry]
 }
 
-// libraries is that of the process, because the registry is.
+// libraries belongs to the process, because the registry does.
 var libraries published
 
 // show begins to show a registry.

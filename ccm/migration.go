@@ -13,7 +13,7 @@ import (
 )
 
 // migration is the second lease of --enable-leader-migration (KEP-2436). Controllers that move from one controller manager to
-// another run under it in both, so that during an upgrade only one of the two runs them. It is sought once the main lease is
+// another run under it in both, so during an upgrade only one of the two runs them. It is sought once the main lease is
 // held, and the loss of either ends the process.
 type migration struct {
 	settings  cmconfig.GenericControllerManagerConfiguration
@@ -74,8 +74,8 @@ func (m *migration) Start(ctx context.Context) error {
 	}
 }
 
-// migrated splits the enabled controllers as the migration's configuration says: those that run under the main lease, those
-// under the migration's, and those that belong to the other controller manager for now.
+// migrated splits the enabled controllers as the migration's configuration says: into controllers under the main lease,
+// under the migration's, and of the other controller manager for now.
 func migrated(settings cmconfig.GenericControllerManagerConfiguration, enabled []Controller) (
 	under map[string]bool, here []Controller, elsewhere []string,
 ) {

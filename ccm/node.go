@@ -20,7 +20,7 @@ import (
 // withoutUpdates is what it means that nodes may not be updated.
 const withoutUpdates = "nodes that join are patched instead of updated, which costs the API server half as much again"
 
-// nodeController initializes nodes and keeps them as the cloud says. Its identity is that of the reference's.
+// nodeController initializes nodes and keeps them as the cloud says. It has the identity of the reference's.
 func nodeController() Controller {
 	return Controller{
 		Name:       names.CloudNodeController,

@@ -12,7 +12,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/controller/nodelifecycle"
 )
 
-// deletionLogSuffix makes the name of the Lease that records deletions of nodes from that of the leader election: cloud
+// deletionLogSuffix makes the name of the Lease that records deletions of nodes from the Lease of the leader election: cloud
 // controller managers that share a cluster have different ones.
 const deletionLogSuffix = "-node-deletions"
 
@@ -22,7 +22,7 @@ type nodeLifecycleFlags struct {
 }
 
 // nodeLifecycleController deletes nodes whose instances are gone, and taints those whose instances are shut down. Its
-// identity is that of the reference's.
+// identity is the reference's.
 func nodeLifecycleController() Controller {
 	flags := &nodeLifecycleFlags{settings: nodelifecycle.DefaultSettings()}
 	return Controller{

@@ -114,7 +114,7 @@ func (o *options) flags() (cliflag.NamedFlagSets, error) {
 	return sections, joined("conflicting flags", append(errs, clashes(sections))...)
 }
 
-// addTo adds flags to a section, but for those that it has already: each of them is an error.
+// addTo adds flags to a section. A flag that the section has already is an error.
 func addTo(sections *cliflag.NamedFlagSets, section string, add func(*pflag.FlagSet)) error {
 	own := pflag.NewFlagSet(section, pflag.ContinueOnError)
 	own.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)

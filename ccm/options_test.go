@@ -24,7 +24,7 @@ func provideNothing(context.Context, ProviderEnvironment) (cloudprovider.Interfa
 	return nil, nil
 }
 
-// TestMistakesInAProgram shows all mistakes of whoever wrote a program at once, as its first start does.
+// TestMistakesInAProgram shows all mistakes of a program's author at once, as its first start does.
 func TestMistakesInAProgram(t *testing.T) {
 	command := NewCommand(
 		RemoveController("tagging"),

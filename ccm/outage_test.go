@@ -13,7 +13,7 @@ import (
 // failedWatch is how client-go logs that a request of an informer has failed, after which it backs off for up to a minute.
 var failedWatch = regexp.MustCompile(`.*"(Watch failed - backing off|watch-list failed - backing off|Failed to watch)".*type="\*v1\.(Node|Service)".*`)
 
-// TestWatchesWaitForAnOutageToEnd stops the API server under a manager. No request of its caches fails, so that none is delayed when
+// TestWatchesWaitForAnOutageToEnd stops the API server under a manager. No request of its caches fails, so none is delayed when
 // the API server is back. How soon they are back is tested in virtual time, by internal/reconnect.
 func TestWatchesWaitForAnOutageToEnd(t *testing.T) {
 	cluster := localclustertest.Start(t, func(o *localcluster.Options) { o.Audit = "Metadata" })

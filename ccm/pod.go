@@ -39,7 +39,7 @@ func ownPod(getenv func(string) string) (*election.Pod, error) {
 	if len(missing) > 0 {
 		return nil, fmt.Errorf("the environment has no %s", strings.Join(missing, ", "))
 	}
-	// That of a static Pod is a hash of its file, which no object of the API has.
+	// The UID of a static Pod is a hash of its file, which no object of the API has.
 	if _, err := uuid.Parse(string(pod.UID)); err != nil || !strings.Contains(string(pod.UID), "-") {
 		return nil, fmt.Errorf("%s is %q, which is not the UID of an object in the API: that of a static Pod is not", podUID, pod.UID)
 	}

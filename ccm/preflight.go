@@ -172,7 +172,7 @@ func electionGrants(c *config) []Grant {
 
 // identityGrants are the rights that it takes to act as the ServiceAccounts of controllers. They are asked for by name: who may
 // have a token of any ServiceAccount in kube-system may do whatever the most powerful one there may. Accounts with a prefix come with
-// their roles, from whoever installs this: nothing is created then.
+// their roles, from the operator who installs this: nothing is created then.
 func identityGrants(controllers []Controller, prefix string) []Grant {
 	var grants []Grant
 	if prefix == "" {

@@ -15,12 +15,12 @@ type Option func(*program)
 // program is what the options of a main function amount to.
 type program struct {
 	controllers registry
-	// providers are those that the program builds itself, by the value of --cloud-provider.
+	// providers are the ones that the program builds itself, by the value of --cloud-provider.
 	providers map[string]ProviderFunc
 	flags     []Flags
 	// defaults are the program's own, by the name of the flag.
 	defaults map[string]string
-	// mistakes are those of whoever wrote the program.
+	// mistakes are the author's.
 	mistakes []error
 }
 

@@ -47,7 +47,7 @@ type ProviderEnvironment struct {
 	// API reaches the API server as the manager itself, for a provider that reads resources for which Clients have no types. What it writes by
 	// it is refused while this replica must not act as the leader. It is the provider's own copy.
 	API *rest.Config
-	// Informers are those that a cloudprovider.InformerUser gets, and that Environment.Informers are. What is asked of them now is
+	// Informers are the ones that a cloudprovider.InformerUser gets, as are Environment.Informers. What is asked of them now is
 	// watched from the end of Initialize on; until then their listers are empty.
 	Informers informers.SharedInformerFactory
 	// Registerer takes the provider's metrics; /metrics serves them.

@@ -2,5 +2,5 @@
 
 package ccm_test
 
-// raceFlag builds programs like the tests that run them, so that what they share is compiled once.
+// raceFlag builds programs like the tests that run them, so what they share is compiled once.
 const raceFlag = "-race"

@@ -159,7 +159,7 @@ func TestRightsOfTheProviderItself(t *testing.T) {
 	}
 }
 
-// TestPartRunsWithoutTheLease cuts the leader off. It may not lead any more, and announces all the same.
+// TestPartRunsWithoutTheLease cuts the leader off. It may no longer lead, and announces all the same.
 func TestPartRunsWithoutTheLease(t *testing.T) {
 	cluster := localclustertest.Start(t)
 	ctx := context.WithoutCancel(t.Context())

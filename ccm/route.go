@@ -26,7 +26,7 @@ const referenceRouteWrites = 200
 // routeFlags are the flags of the route controller that the reference does not have.
 type routeFlags struct{ syncs int }
 
-// routeController keeps the routes to the pods of nodes. Its identity is that of the reference's.
+// routeController keeps the routes to the pods of nodes. It has the identity of the reference's.
 func routeController() Controller {
 	flags := &routeFlags{syncs: referenceRouteWrites}
 	return Controller{

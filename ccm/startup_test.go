@@ -41,7 +41,7 @@ func TestStartUpErrors(t *testing.T) {
 	}
 }
 
-// flagErrors are those that the flags alone show.
+// flagErrors are the errors that the flags alone show.
 func flagErrors(kubeconfig string, with func(...string) []string) map[string]startUpError {
 	return map[string]startUpError{
 		"no provider": {
@@ -140,7 +140,7 @@ func cloudConfigErrors(t *testing.T, kubeconfig string, with func(...string) []s
 	}
 }
 
-// clusterErrors are those that show at the API server, in a controller, or on this machine.
+// clusterErrors are the errors that show at the API server, in a controller, or on this machine.
 func clusterErrors(t *testing.T, with func(...string) []string) map[string]startUpError {
 	t.Helper()
 	taken, err := net.Listen("tcp", "0.0.0.0:0")

@@ -31,8 +31,8 @@ func readTracing(file string) (*tracingapi.TracingConfiguration, error) {
 	return configuration, errs.ToAggregate()
 }
 
-// newTracing returns where spans go, and what ends that. Without a configuration it returns nil, and whoever would make spans
-// makes none: the provider for that of the library would have each one allocated.
+// newTracing returns where spans go, and what ends that. Without a configuration it returns nil, and a caller that would make spans
+// makes none: the library's provider for that would have each one allocated.
 func newTracing(ctx context.Context, configuration *tracingapi.TracingConfiguration) (trace.TracerProvider, func(context.Context), error) {
 	if configuration == nil {
 		return nil, func(context.Context) {}, nil

@@ -14,7 +14,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
-// cacheOptions say what the manager's cache holds: what somebody watches or reads, without what nobody reads of it. Nothing is
+// cacheOptions say what the manager's cache holds: what is watched or read, without fields that are not read. Nothing is
 // watched before that.
 //
 // Whatever is left out here must not be lost on the server: writes are patches that name what they change. Only an object that is known whole may

@@ -20,7 +20,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
-// schemeSyntax is that of a URI's scheme: RFC 3986, section 3.1.
+// schemeSyntax is the syntax of a URI's scheme: RFC 3986, section 3.1.
 var schemeSyntax = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
 
 // validate returns everything that is wrong with the flags, before anything is done with them.

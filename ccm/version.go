@@ -82,7 +82,7 @@ func (b stampedBuilder) ClientOrDie(name string) kubernetes.Interface {
 	return kubernetes.NewForConfigOrDie(b.ConfigOrDie(name))
 }
 
-// DiscoveryClient implements clientbuilder.ControllerClientBuilder. Discovery makes many requests at once, so that it has the limits
+// DiscoveryClient implements clientbuilder.ControllerClientBuilder. Discovery makes many requests at once, so it has the limits
 // that clientbuilder gives it.
 func (b stampedBuilder) DiscoveryClient(name string) (discovery.DiscoveryInterface, error) {
 	config, err := b.Config(name)

@@ -14,10 +14,10 @@ import (
 )
 
 // versionInterval is how often the API server is asked for its version. A field that a version of Kubernetes brings is off by default in that
-// one, so that nothing is in it until long after an upgrade.
+// one, so nothing is in it until long after an upgrade.
 const versionInterval = time.Hour
 
-// wholeNodes says which nodes the cache holds whole, so that an update of them loses nothing: those that trimNode leaves as they are, and
+// wholeNodes says which nodes the cache holds whole, so an update of them loses nothing: the ones that trimNode leaves as they are, and
 // only while the API server has no fields that the libraries of this program do not know. An update would take such a field off the node.
 //
 // See ADR 13.
@@ -32,7 +32,7 @@ type wholeNodes struct {
 // holds reports whether the cache holds a node whole.
 func (w *wholeNodes) holds(node *corev1.Node) bool { return w.known.Load() && isKeptWhole(node) }
 
-// Start compares the version of the API server with that of the libraries, again and again, until ctx ends.
+// Start compares the versions of the API server and the libraries, again and again, until ctx ends.
 func (w *wholeNodes) Start(ctx context.Context) error {
 	wait.UntilWithContext(ctx, w.compare, versionInterval)
 	return nil

@@ -1,4 +1,4 @@
-// Package deploy holds the manifests that Mooring ships, so that tests and the demo run it with what operators apply.
+// Package deploy holds the manifests that Mooring ships, so tests and the demo run it with what operators apply.
 package deploy
 
 import _ "embed"

@@ -5,7 +5,7 @@ import (
 )
 
 // WithCapabilities returns a plugin that is cloud and offers these capabilities, instead of any that cloud may declare: for
-// whoever wraps a plugin that is not his own. All that the plugin does by itself it goes on to do, cloudprovider.InformerUser
+// an author who wraps another author's plugin. All that the plugin does by itself it goes on to do, cloudprovider.InformerUser
 // included. To add to what a plugin declares already, begin with CapabilitiesOf(cloud).
 //
 // What a plugin offers beyond cloudprovider.Interface, cloudprovider.InformerUser and Capable is reached by Unwrap.
@@ -17,7 +17,7 @@ func WithCapabilities(cloud cloudprovider.Interface, capabilities Capabilities) 
 	return wrapped
 }
 
-// capable is a plugin with the capabilities that somebody else declares for it.
+// capable is a plugin with the capabilities that another author declares for it.
 type capable struct {
 	cloudprovider.Interface
 	capabilities Capabilities
@@ -25,7 +25,7 @@ type capable struct {
 
 var _ Capable = (*capable)(nil)
 
-// Capabilities returns those that were declared.
+// Capabilities returns the declared ones.
 func (c *capable) Capabilities() Capabilities { return c.capabilities }
 
 // Unwrap returns the plugin itself.

@@ -18,7 +18,7 @@ type Capable interface {
 // nothing more; every field has a safe meaning when it is empty.
 type Capabilities struct {
 	// ProviderIDSchemes are the schemes of the provider IDs that belong to this provider: "aws" for "aws:///zone/i-1".
-	// A node whose provider ID has another scheme is foreign: it is never written and never asked for. The empty one is that of provider IDs
+	// A node whose provider ID has another scheme is foreign: it is never written and never asked for. The empty one stands for provider IDs
 	// without a scheme. When there are none, the provider is asked for every node, as by the reference, and its answers say whose they are.
 	ProviderIDSchemes []string
 
@@ -31,7 +31,7 @@ type Capabilities struct {
 	// without asking. That one does not exist is still only believed of a list: without ListInstances it is not used.
 	WatchInstances WatchInstancesFunc
 
-	// StandbySafe says that WatchInstances may be called before Initialize and on a replica that does not lead, so that a standby knows the
+	// StandbySafe says that WatchInstances may be called before Initialize and on a replica that does not lead, so a standby knows the
 	// instances when it takes over. It lists none before.
 	StandbySafe bool
 

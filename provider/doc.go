@@ -8,7 +8,7 @@
 // whose fields are values: a nil field means that the plugin cannot. And a plugin that wraps its errors in the types of
 // this package is retried when it makes sense, and only then.
 //
-// A call ends when its context does, with an error, unless it has the answer already. Whoever calls has given up by then and
+// A call ends when its context does, with an error, unless it has the answer already. The caller has given up by then and
 // calls again later: a call that goes on holds up the next, and one that returns as if it had been answered is believed.
 //
 // Package conformance checks whether a provider keeps to all this.

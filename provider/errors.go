@@ -9,7 +9,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
-// ErrInstanceNotFound says that the cloud has no such instance. It is upstream's error under a Go name, so that
+// ErrInstanceNotFound says that the cloud has no such instance. It is upstream's error under a Go name, so
 // errors.Is finds it whichever of the two a plugin returns.
 var ErrInstanceNotFound = cloudprovider.InstanceNotFound
 
@@ -91,7 +91,7 @@ func Terminal(err error) error {
 
 // NotFound returns an error as the cloud's word that there is no such instance, an ErrInstanceNotFound that keeps what was
 // answered. Nil stays nil. It is for the answer that denies just this instance: a node of an instance that is not there is
-// deleted, so that an outage, a wrong region or missing rights must never become a NotFound.
+// deleted, so an outage, a wrong region or missing rights must never become a NotFound.
 func NotFound(err error) error {
 	if err == nil || errors.Is(err, ErrInstanceNotFound) {
 		return err

@@ -27,7 +27,7 @@ func ExampleNotFound() {
 	// Output: true false
 }
 
-// Somebody else's plugin gets capabilities that are known of its cloud.
+// Another author's plugin gets capabilities that are known of its cloud.
 func ExampleWithCapabilities() {
 	var plugin cloudprovider.Interface = plain{}
 	better := provider.WithCapabilities(plugin, provider.Capabilities{

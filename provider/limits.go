@@ -20,7 +20,7 @@ type Limits struct {
 	Timeout, WriteTimeout time.Duration
 	// Groups names the quota that a method of the provider draws on, by the method's name, such as "GetLoadBalancer", where that is
 	// not the usual one of its kind. Methods about instances, about load balancers and about routes draw on one quota each,
-	// which are named "instances", "load_balancers" and "routes". The refusals of one quota slow nobody who draws on another, and
+	// which are named "instances", "load_balancers" and "routes". The refusals of one quota slow no call that draws on another, and
 	// so it is with calls that hang or fail. The names are labels of metrics: there are few of them.
 	Groups map[string]string
 }

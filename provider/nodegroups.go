@@ -23,7 +23,7 @@ var (
 // by its external gRPC provider.
 //
 // Each method is about one group, except for ListNodeGroups: what is wrong with one group must not keep the others from being served. An
-// unknown group is an ErrNodeGroupNotFound. Methods may be called at once, those that change something once at a time for each group.
+// unknown group is an ErrNodeGroupNotFound. Methods may be called at once, methods that change something once at a time for each group.
 type NodeGroups interface {
 	// ListNodeGroups returns all groups, in any order. It is complete or an error. It is called often, and should not call the cloud where the
 	// groups are configured.
@@ -86,7 +86,7 @@ type NodeGroupOptions struct {
 
 // NodeGroupStatus is what the cloud says of a group.
 type NodeGroupStatus struct {
-	// TargetSize is how many machines the group is to have: those that exist and are not being deleted, and those that are still to come.
+	// TargetSize is how many machines the group is to have: machines that exist and are not being deleted, and machines that are still to come.
 	TargetSize int
 	// Instances are the machines that exist, in any order.
 	Instances []NodeGroupInstance
@@ -94,7 +94,7 @@ type NodeGroupStatus struct {
 
 // NodeGroupInstance is one machine of a group.
 type NodeGroupInstance struct {
-	// ProviderID is that of its node. Required.
+	// ProviderID is its node's. Required.
 	ProviderID string
 	// NodeName is the name under which its kubelet registers; empty if the cloud does not know it.
 	NodeName types.NodeName

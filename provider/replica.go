@@ -13,7 +13,7 @@ import (
 type Replica struct {
 	// Client talks to the API server as the manager does. On a replica that does not lead it is for reading only.
 	Client kubernetes.Interface
-	// Informers are this part's own: nobody else asks them for anything, and whoever runs on every replica starts them.
+	// Informers are this part's own: no other part asks them for anything, and the part that runs on every replica starts them.
 	Informers informers.SharedInformerFactory
 	// Registerer takes metrics that the secure port serves.
 	Registerer prometheus.Registerer
@@ -31,5 +31,5 @@ type Replica struct {
 // the controllers, the plugin and the lease. A replica that loses its lease because it is cut off from the API server stops
 // its controllers and goes on with this until the API server answers again; only then does the process end, to begin anew. If the
 // controllers have not stopped before the lease expires, the process ends by then, and this is not waited for. An error before
-// ctx ends ends the process as that of a controller does.
+// ctx ends ends the process as a controller's does.
 type RunOnEveryReplicaFunc func(ctx context.Context, replica Replica) error

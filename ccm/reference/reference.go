@@ -39,7 +39,7 @@ const discoveryPeriod = 30 * time.Second
 // sets what the reference keeps elsewhere: Aliases, DisabledByDefault, AddFlags, Validate and Grants.
 //
 // The constructor gets a CompletedConfig with everything but what belongs to the reference's own serving: ComponentConfig, clients of the
-// controller's identity, the shared informers, an event recorder. The cloud is the provider itself, so that its type may be
+// controller's identity, the shared informers, an event recorder. The cloud is the provider itself, so its type may be
 // asserted; because of that the controller does not run under --dry-run. The function that the constructor returns is called
 // when this replica leads and the plugin is initialized. Goroutines that it leaves running end with its context, but are not waited for.
 func Controller(name string, constructor app.ControllerInitFuncConstructor) ccm.Controller {

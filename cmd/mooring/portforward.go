@@ -81,7 +81,7 @@ func managerPod(ctx context.Context, client kubernetes.Interface, namespace stri
 }
 
 // forward has a port of this machine lead to the manager's secure port in a pod, through the API server and the pod's kubelet, and makes
-// it the server. Nothing says whether that kubelet leads to the pod, so that the user's credentials are not sent there: what is asked, is
+// it the server. Nothing says whether that kubelet leads to the pod, so the user's credentials are not sent there: what is asked, is
 // asked with a token of the pod's own account.
 func (a *access) forward(ctx context.Context, config *rest.Config, client kubernetes.Interface, pod *corev1.Pod) (stop func(), err error) {
 	tokens, err := tokensOf(ctx, client, pod)

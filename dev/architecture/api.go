@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// public are the packages that vendors import. What they export is listed in the folder api, so that each change of it is seen as
+// public are the packages that vendors import. What they export is listed in the folder api, so each change of it is seen as
 // such (ADR 66).
 var public = []string{"ccm", "ccm/plan", "ccm/reference", "extensions", "extensions/autoscaler", "extensions/servingcertificate", "provider", "provider/conformance", "provider/profiles", "providers/sim/api", "providers/sim/cloudsim",
 	"providers/sim/simtest", "vendortool"}

@@ -115,7 +115,7 @@ func TestPlansArePure(t *testing.T) {
 		// They compile without their neighbors, so nothing impure can reach them through the package.
 		arguments := append([]string{"build", "-o", os.DevNull}, files...)
 		command := exec.CommandContext(t.Context(), "go", arguments...)
-		command.Env = append(os.Environ(), "CGO_ENABLED=0") // as programs are shipped, so that the build cache has it
+		command.Env = append(os.Environ(), "CGO_ENABLED=0") // as programs are shipped, so the build cache has it
 		if output, err := command.CombinedOutput(); err != nil {
 			t.Errorf("the pure files of %s do not compile on their own: %v\n%s", folder, err, output)
 		}

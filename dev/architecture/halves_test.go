@@ -44,7 +44,7 @@ func TestProgramsLinkNoWorkshop(t *testing.T) {
 // plugins are the modules that ask for Kubernetes libraries of their own.
 const plugins = "dev/plugins/"
 
-// The modules are few. A package that tests of the root import belongs to the root module, so that testing it takes no replace.
+// The modules are few. A package that tests of the root import belongs to the root module, so testing it takes no replace.
 func TestModulesAreFew(t *testing.T) {
 	var modules []string
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {

@@ -8,8 +8,8 @@
 //	defer cluster.Stop(ctx)
 //
 // The programs are compiled from Go modules (the nested module dev/localcluster/binaries), in one of several versions of
-// Kubernetes, and cached by content under the user's cache directory, so that only the first build takes minutes. A control plane needs no privileges: it listens on
+// Kubernetes, and cached by content under the user's cache directory, so only the first build takes minutes. A control plane needs no privileges: it listens on
 // loopback, on ports that it reserves for its whole life, talks to etcd through a socket in its own directory, and has
-// its own certificate authority, so that several can run at once. RBAC is on. It dies with the process that started it,
+// its own certificate authority, so several can run at once. RBAC is on. It dies with the process that started it,
 // also when that process is killed; for that the package needs Linux.
 package localcluster

@@ -22,7 +22,7 @@ type Host struct {
 	Name string
 }
 
-// Args are the words to put before a command so that it runs in the host's network.
+// Args are the words to put before a command so it runs in the host's network.
 func (h *Host) Args() []string { return []string{"nsenter", "--net=" + h.namespace()} }
 
 func (h *Host) namespace() string { return "/run/netns/" + h.Name }

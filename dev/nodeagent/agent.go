@@ -177,7 +177,7 @@ func (a *Agent) live(ctx context.Context, quiet <-chan struct{}) {
 	<-reported
 }
 
-// leaseController is the one of a kubelet. It makes the Node own its Lease, so that both are deleted together.
+// leaseController is the one of a kubelet. It makes the Node own its Lease, so both are deleted together.
 func (a *Agent) leaseController(ctx context.Context) lease.Controller {
 	seconds := int32(a.options.LeaseDuration / time.Second)
 	return lease.NewController(clock.RealClock{}, a.client, a.options.Name, seconds, nil,

@@ -72,7 +72,7 @@ func (c *Cloud) Clients(ctx context.Context, who Credentials) (*Clients, error) 
 	return logIn(ctx, who.options(c.AuthURL()), http.Client{Timeout: requestTimeout}, gophercloud.AvailabilityPublic)
 }
 
-// direct returns clients that reach the services past the proxies, so that no call is counted and no fault applies.
+// direct returns clients that reach the services past the proxies, so no call is counted and no fault applies.
 func (c *Cloud) direct(ctx context.Context, who Credentials) (*Clients, error) {
 	client := http.Client{Timeout: requestTimeout, Transport: c.transport()}
 	return logIn(ctx, who.options(apis[Identity].url().String()), client, gophercloud.AvailabilityInternal)

@@ -15,12 +15,12 @@ import (
 const (
 	// Deadline bounds a wait. What tests wait for takes seconds at most on an idle machine; those that run tests are busy.
 	Deadline = time.Minute
-	// pause is between the end of a look and the next one, so that a look that is slow is not all that the machine does.
+	// pause is between the end of a look and the next one, so a look that is slow is not all that the machine does.
 	pause = 10 * time.Millisecond
 )
 
 // Until calls problem until it returns nil, and returns how long that took. After Deadline the test fails at once, with what it
-// waited for and the last problem. It is called by the test's own goroutine and calls problem on it, so that problem may end the
+// waited for and the last problem. It is called by the test's own goroutine and calls problem on it, so problem may end the
 // test, too; its context ends with the deadline. Clean-ups of a test may wait as the test itself does.
 func Until(t testing.TB, what string, problem func(ctx context.Context) error) time.Duration {
 	t.Helper()

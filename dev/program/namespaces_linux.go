@@ -11,7 +11,7 @@ import (
 // RunInNamespaces runs this program again, with these arguments, in network, mount, process, host name and IPC namespaces of its own,
 // and waits until it ends. Prepare sets the streams and the environment of the command, which begins with those of this process.
 //
-// It is the first process of its process namespace, so that the kernel kills all others in it when it ends; and it is killed when this
+// It is the first process of its process namespace, so the kernel kills all others in it when it ends; and it is killed when this
 // process dies. For that, the thread must stay.
 func RunInNamespaces(ctx context.Context, args []string, prepare func(*exec.Cmd)) (*exec.Cmd, error) {
 	runtime.LockOSThread()

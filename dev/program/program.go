@@ -42,7 +42,7 @@ type Options struct {
 	// Append adds to the log, which else begins anew.
 	Append bool
 	// Prepare, if set, is called on the thread that starts the program, right before it does, and may change the command. The thread is
-	// used for nothing else and ends with the program, so that Prepare may enter namespaces which this process is not in.
+	// used for nothing else and ends with the program, so Prepare may enter namespaces which this process is not in.
 	Prepare func(*exec.Cmd) error
 }
 
@@ -56,7 +56,7 @@ type Program struct {
 	err     error         // valid once done is closed: how it ended
 }
 
-// Start starts a program in a process group of its own, so that a Ctrl-C at a terminal reaches only this process, which then
+// Start starts a program in a process group of its own, so a Ctrl-C at a terminal reaches only this process, which then
 // stops the others in order.
 func Start(options Options) (*Program, error) {
 	p := &Program{name: options.Name, log: filepath.Join(options.Dir, options.Name+".log"), prepare: options.Prepare, done: make(chan struct{})}

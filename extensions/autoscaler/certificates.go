@@ -19,7 +19,7 @@ import (
 type files struct {
 	// Certificate is what the server shows, with intermediates, and Key its private key.
 	Certificate, Key string
-	// ClientCA is the authority that the autoscaler's certificate has to be of. Whoever has a certificate of it may delete nodes.
+	// ClientCA is the authority that the autoscaler's certificate has to be of. A client with a certificate of it may delete nodes.
 	ClientCA string
 }
 

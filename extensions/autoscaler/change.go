@@ -110,7 +110,7 @@ func (e *begunError) Error() string { return e.err.Error() }
 func (e *begunError) Unwrap() error { return e.err }
 
 // beside makes a call that changes something. It is not given up when the autoscaler does, because what half of a change leaves behind is of no
-// use to anybody, and nobody would learn of its end.
+// of use, and no caller would learn of its end.
 func (o *observer) beside(ctx context.Context, what string, do func(context.Context) error, end func(error)) error {
 	var result error
 	o.mu.Lock()
@@ -130,7 +130,7 @@ func (o *observer) beside(ctx context.Context, what string, do func(context.Cont
 	}
 }
 
-// exists reports whether a group is among those that were listed.
+// exists reports whether a group was listed.
 func (o *observer) exists(id string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

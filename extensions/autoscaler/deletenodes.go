@@ -112,7 +112,7 @@ func (s *service) facts(ctx context.Context, id string, asked []deletion.Asked) 
 	return facts, err
 }
 
-// nodes reads the nodes of a request from the API server, by name. Those that do not exist are left out.
+// nodes reads the nodes of a request from the API server, by name. Missing ones are left out.
 func (s *service) nodes(ctx context.Context, asked []deletion.Asked) (map[string]*corev1.Node, error) {
 	var mu sync.Mutex
 	found := map[string]*corev1.Node{}

@@ -26,7 +26,7 @@ const (
 	templateAge = 10 * time.Minute
 )
 
-// closed is that of a look that is not needed.
+// closed belongs to a look that is not needed.
 var closed = func() chan struct{} {
 	done := make(chan struct{})
 	close(done)
@@ -39,7 +39,7 @@ var errNoTemplate = errors.New("the provider returned none")
 // errNothingKnown is returned as long as no groups could be listed.
 var errNothingKnown = errors.New("the node groups could not be listed yet")
 
-// observer keeps what the cloud last said of each group. A group is looked at on its own, once at a time, and nobody waits for it for longer
+// observer keeps what the cloud last said of each group. A group is looked at on its own, once at a time, and no caller waits for it for longer
 // than observeTimeout: what hangs or fails holds up no other.
 type observer struct {
 	groups  provider.NodeGroups
@@ -48,7 +48,7 @@ type observer struct {
 	now     func() time.Time
 
 	mu sync.Mutex
-	// ctx is that of the looks, which outlive the calls that began them.
+	// ctx is the one of the looks, which outlive the calls that began them.
 	ctx     context.Context
 	running sync.WaitGroup
 	listed  time.Time
@@ -263,7 +263,7 @@ func (o *observer) seeTemplate(id string) *look {
 	return known.templating
 }
 
-// report decides which groups are part of the round that begins, so that none drops out in the midst of it, and says which are not.
+// report decides which groups are part of the round that begins, so none drops out in the midst of it, and says which are not.
 func (o *observer) report() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

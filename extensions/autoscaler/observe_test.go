@@ -15,7 +15,7 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-// fakeGroups are node groups of which some misbehave. Those that hang do so until they are released.
+// fakeGroups are node groups of which some misbehave. The ones that hang do so until they are released.
 type fakeGroups struct {
 	mu       sync.Mutex
 	listErr  error

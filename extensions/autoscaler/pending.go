@@ -17,7 +17,7 @@ import (
 // lag is for how long an intent counts that was just written and that the cache of nodes may not show yet.
 const lag = 10 * time.Second
 
-// pending knows which instances are to be deleted: by the nodes, and those that this process has just written to nodes.
+// pending knows which instances are to be deleted: by the nodes, and by what this process has just written to nodes.
 type pending struct {
 	cached client.Reader
 	sealer deletion.Sealer

@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// callTimeout is how long a call may take: less than the autoscaler waits, so that it learns why.
+	// callTimeout is how long a call may take: less than the autoscaler waits, so it learns why.
 	callTimeout = 4500 * time.Millisecond
 	// connectionAge is how long a connection lives: a certificate that was withdrawn is of no use for longer.
 	connectionAge, connectionGrace = 15 * time.Minute, 10 * time.Second
@@ -65,7 +65,7 @@ func newServer(environment ccm.Environment, groups provider.NodeGroups, ours fun
 // NeedLeaderElection says that only the leader serves.
 func (s *server) NeedLeaderElection() bool { return true }
 
-// Start serves until ctx ends, and returns when no call to the cloud is under way any more. A port that cannot be opened is tried again: what
+// Start serves until ctx ends, and returns when no call to the cloud is under way. A port that cannot be opened is tried again: what
 // else this replica does goes on.
 func (s *server) Start(ctx context.Context) error {
 	s.service.observer.begin(ctx)

@@ -16,7 +16,7 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-// service answers the calls of the autoscaler. Those that read are answered from what was last observed, so that a cloud that is slow makes none
+// service answers the calls of the autoscaler. Reading calls are answered from what was last observed, so a cloud that is slow makes none
 // of them late: the autoscaler ends its round when one of them fails.
 type service struct {
 	externalgrpc.UnimplementedCloudProviderServer

@@ -34,7 +34,7 @@ func groupOf(group provider.NodeGroup) *externalgrpc.NodeGroup {
 // number returns a number of the protocol, the greatest for one that is greater.
 func number(of int) int32 { return int32(min(max(of, 0), math.MaxInt32)) }
 
-// instancesOf returns the instances of a group. Those that are to be deleted are shown as being deleted, whatever the cloud says.
+// instancesOf returns the instances of a group. Instances that are to be deleted are shown as being deleted, whatever the cloud says.
 func instancesOf(group provider.NodeGroupStatus, pending map[string]types.NodeName) []*externalgrpc.Instance {
 	instances := make([]*externalgrpc.Instance, 0, len(group.Instances))
 	for _, instance := range group.Instances {

@@ -66,7 +66,7 @@ func New(environment ccm.Environment, capabilities provider.Capabilities, ours f
 	return &Deleter{Controller: inner, beside: beside, log: log}, nil
 }
 
-// Start works until ctx ends, and returns when the cloud is not asked any more.
+// Start works until ctx ends, and returns when the cloud is no longer asked.
 func (c *Deleter) Start(ctx context.Context) error {
 	asking, cancel := context.WithCancel(cloud.WithPriority(logr.NewContext(ctx, c.log), cloud.PriorityDeletion))
 	c.beside.begin(asking)

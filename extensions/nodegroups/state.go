@@ -18,7 +18,7 @@ var backoff = kit.Backoff{First: 5 * time.Second, Longest: 5 * time.Minute}
 type state struct {
 	mu sync.Mutex
 	of map[types.UID]*remembered
-	// busy are the groups in which an instance is being deleted: one at a time, so that a group that hangs holds one call.
+	// busy are the groups in which an instance is being deleted: one at a time, so a group that hangs holds one call.
 	busy map[string]bool
 }
 

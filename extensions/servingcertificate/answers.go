@@ -16,11 +16,11 @@ import (
 // lookUp is Instances.Lookup.
 type lookUp func(ctx context.Context, node *corev1.Node, maxAge time.Duration) (ccm.Instance, error)
 
-// answers has the cloud asked about the instances of nodes, one question for each node at a time. Nobody waits for an answer: when it has
+// answers has the cloud asked about the instances of nodes, one question for each node at a time. No pass waits for an answer: when it has
 // come, its requester is put into the queue. So a node for which the cloud hangs holds no worker, and no other node.
 //
 // It is not instances.Questions, which is for passes over all nodes: those wait a little for their answers, get each answer once, and ask no
-// more often than they pass. Here an answer is kept for a while, serves whoever allows its age, errors included, and is about a node as it was
+// more often than they pass. Here an answer is kept for a while, serves callers that allow its age, errors included, and is about a node as it was
 // when the question was put.
 type answers struct {
 	lookUp  lookUp
@@ -28,7 +28,7 @@ type answers struct {
 	running sync.WaitGroup
 
 	mu  sync.Mutex
-	ctx context.Context // that of the questions, which outlive the passes that put them
+	ctx context.Context // the questions' own, which outlive the passes that put them
 	of  map[string]*answer
 }
 
@@ -89,7 +89,7 @@ func (a *answers) end(requester string, of *answer, observed ccm.Instance, err e
 	a.queue.Add(types.NamespacedName{Name: requester}, priorityNew)
 }
 
-// forget drops the answer for a requester that has no requests any more.
+// forget drops the answer for a requester without requests.
 func (a *answers) forget(requester string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
-// One question is under way for a requester, and its answer serves those who allow its age, for a while.
+// One question is under way for a requester, and its answer serves callers that allow its age, for a while.
 func TestAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0

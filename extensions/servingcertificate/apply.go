@@ -46,7 +46,7 @@ func (w writer) apply(ctx context.Context, object *certificatesv1.CertificateSig
 	return kit.NotTried, nil
 }
 
-// decide writes the condition Approved or Denied. It takes effect only on the very request that was looked at, and only if nobody else has
+// decide writes the condition Approved or Denied. It takes effect only on the very request that was looked at, and only if no other approver has
 // decided meanwhile.
 func (w writer) decide(ctx context.Context, object *certificatesv1.CertificateSigningRequest, decided decision) (kit.WriteOutcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)

@@ -28,7 +28,7 @@ import (
 // Name is the controller's name. The reference has no such controller.
 const Name = "kubelet-serving-certificate"
 
-// workers is how many requesters are worked on at once. None of them waits for the cloud, so that the API server is all that they wait for.
+// workers is how many requesters are worked on at once. None of them waits for the cloud, so the API server is all that they wait for.
 const workers = 16
 
 // approver approves requests for serving certificates of kubelets. It is a controller-runtime Runnable that needs leader election and
@@ -74,7 +74,7 @@ func newApprover(ctx context.Context, environment ccm.Environment, policy policy
 	return &approver{Controller: inner, answers: answers, instances: instances, log: log}, nil
 }
 
-// Start works until ctx ends, and returns when the cloud is not asked any more. With a plugin that cannot be asked about instances it says
+// Start works until ctx ends, and returns when the cloud is no longer asked. With a plugin that cannot be asked about instances it says
 // so and does nothing.
 func (c *approver) Start(ctx context.Context) error {
 	if err := c.instances.Supported(); err != nil {

@@ -51,7 +51,7 @@ var (
 
 // request is what a kubelet asks to be certified.
 type request struct {
-	// node is that of the requester, or empty if the requester is no node.
+	// node is the requester's, or empty if the requester is no node.
 	node  string
 	names []string // in lower case
 	ips   []netip.Addr
@@ -94,7 +94,7 @@ func read(object *certificatesv1.CertificateSigningRequest) (asked request) {
 	return asked
 }
 
-// pending reports whether nobody has decided about a request yet. One that failed was approved, and could not be signed.
+// pending reports whether a request is undecided. One that failed was approved, and could not be signed.
 func pending(object *certificatesv1.CertificateSigningRequest) bool {
 	return !slices.ContainsFunc(object.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
 		return c.Type == certificatesv1.CertificateApproved || c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed

@@ -19,7 +19,7 @@ type policy struct {
 	CIDRs []netip.Prefix
 	// APIServer is the name or the address by which this manager reaches the API server. No pattern and no network allows it.
 	APIServer string
-	// Deny says which requests are denied. Those that are not approved and not denied stay pending.
+	// Deny says which requests are denied. Requests that are neither approved nor denied stay pending.
 	Deny denyPolicy
 	// PerHour is how many requests of one node are approved within an hour.
 	PerHour int
@@ -31,7 +31,7 @@ type policy struct {
 type denyPolicy string
 
 const (
-	// denyNothing leaves them all pending, so that somebody else may approve them.
+	// denyNothing leaves them all pending, so another approver may approve them.
 	denyNothing denyPolicy = "Never"
 	// denyInvalid denies requests that do not conform to the signer's rules: they will never be right.
 	denyInvalid denyPolicy = "Invalid"
@@ -72,7 +72,7 @@ const (
 
 // Reasons of conditions and events. They are documented in docs/reference/events-and-conditions-services.md.
 const (
-	// ReasonApproved is that of the condition Approved.
+	// ReasonApproved is the reason of the condition Approved.
 	ReasonApproved = "ServingCertificateApproved"
 	// ReasonInvalid is that the request does not conform to the rules of its signer, for which it may be denied.
 	ReasonInvalid = "ServingCertificateRequestInvalid"
@@ -94,7 +94,7 @@ func waitReasons() []string {
 }
 
 // approvalPeriod is the time over which the approvals of a node are counted. kube-controller-manager deletes an approved request an hour
-// after its approval, so that the requests themselves are the record that a new leader counts by.
+// after its approval, so the requests themselves are the record that a new leader counts by.
 const approvalPeriod = time.Hour
 
 // decision is what is done with a request, and why.
@@ -164,7 +164,7 @@ func refuse(denied bool, reason, message string) decision {
 	return decision{kind: wait, reason: reason, message: message}
 }
 
-// notReported returns the names and addresses that the instance does not have and nobody allows, as texts.
+// notReported returns the names and addresses that the instance does not have and no flag allows, as texts.
 func notReported(asked request, known facts, policy policy) []string {
 	var foreign []string
 	for _, name := range asked.names {
@@ -182,7 +182,7 @@ func notReported(asked request, known facts, policy policy) []string {
 	return foreign
 }
 
-// reserved reports whether a name is the API server's or a Service's, which no node has, whoever says so: a kubelet with a bootstrap token
+// reserved reports whether a name is the API server's or a Service's, which no node has, whatever a kubelet says: a kubelet with a bootstrap token
 // chooses the name of its node.
 func reserved(name string) bool {
 	labels := strings.Split(name, ".")
@@ -190,7 +190,7 @@ func reserved(name string) bool {
 }
 
 // matches reports whether a name is one of a pattern. A star does not match a dot, as in certificates, nor does {node}: the name of a node may
-// be that of any machine.
+// belong to any machine.
 func matches(pattern, node, name string) bool {
 	if strings.Contains(node, ".") && strings.Contains(strings.ToLower(pattern), nodePlaceholder) {
 		return false

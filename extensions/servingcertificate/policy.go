@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// defaultPolicy is that of the flags.
+// defaultPolicy is the flags' default.
 func defaultPolicy() policy { return policy{Deny: denyNothing, PerHour: 6} }
 
 // denyPolicies are all of them.

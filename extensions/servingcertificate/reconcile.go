@@ -108,7 +108,7 @@ func (r *reconciler) pause(requester string, decisions []decision, asking bool, 
 	return again
 }
 
-// requestsOf returns the newest requests of a requester that nobody has decided about, the newest first, and when others were approved.
+// requestsOf returns the newest requests of a requester that are undecided, the newest first, and when others were approved.
 func (r *reconciler) requestsOf(ctx context.Context, requester string) (
 	waiting []*certificatesv1.CertificateSigningRequest, approvals map[types.UID]time.Time, err error,
 ) {

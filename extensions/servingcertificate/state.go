@@ -115,7 +115,7 @@ func (s *state) approved(requester string, uid types.UID, now time.Time) {
 	}
 }
 
-// undecided returns the requests without those that this process has approved: a cache that does not show that yet would have them approved
+// undecided returns the requests that this process has not approved: a cache that does not show that yet would have them approved
 // again, which the API server refuses.
 func (s *state) undecided(requester string, waiting []*certificatesv1.CertificateSigningRequest) []*certificatesv1.CertificateSigningRequest {
 	s.mu.Lock()

@@ -16,13 +16,13 @@ import (
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
-// The places in the queue. Requests that have just come pass those that have waited in vain.
+// The places in the queue. Requests that have just come pass the ones that have waited in vain.
 const (
 	priorityNew   = 100
 	priorityAgain = 0
 )
 
-// watcher turns the watches into work. A place in the queue is that of a requester, by the name of its user: all its requests are looked at
+// watcher turns the watches into work. A place in the queue belongs to a requester, by the name of its user: all its requests are looked at
 // together, and by one worker at a time.
 type watcher struct{ state *state }
 

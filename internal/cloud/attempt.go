@@ -9,7 +9,7 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// grace is how long after a deadline that somebody has set a call is outstanding. Most plugins return once their context has ended.
+// grace is how long after its deadline a call is outstanding. Most plugins return once their context has ended.
 const grace = time.Second
 
 // MaxErrorText is how many bytes of an error of the plugin go on, to logs, events, spans and conditions. See ADR 6.
@@ -18,7 +18,7 @@ const MaxErrorText = 4000
 // shown returns an error of the plugin as it goes on: with a text that is bounded and repeats no credential.
 func (c *client) shown(err error) error { return c.secrets.Bound(err, MaxErrorText) }
 
-// attempt is one call of the plugin, on a goroutine of its own, so that its caller need not wait for ever.
+// attempt is one call of the plugin, on a goroutine of its own, so its caller need not wait for ever.
 //
 //	state        place        object   left by
 //	running      taken        kept     the plugin returns: over; after long: outstanding
@@ -67,7 +67,7 @@ func (a *attempt) run() {
 		a.deadline = time.AfterFunc(timeout, func() { a.cancel(ErrDeadline) })
 	}
 	go func() {
-		// Errors of SDKs may panic when they are asked what they say, so that they are classified here, and their texts bounded.
+		// Errors of SDKs may panic when they are asked what they say, so they are classified here, and their texts bounded.
 		err := Protect(a.about.name, func() error { return a.shown(classify(a.method(a.ctx))) }, a.returned)
 		a.returned(a.shown(err)) // of a panic
 	}()
@@ -117,7 +117,7 @@ func (a *attempt) pause() {
 	a.queue.goesOn(a.waiter, true)
 }
 
-// begun gives the place back although the call goes on, as that of a watch does.
+// begun gives the place back although the call goes on, as the call of a watch does.
 func (a *attempt) begun() {
 	if a.deadline != nil {
 		a.deadline.Stop()

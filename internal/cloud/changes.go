@@ -52,7 +52,7 @@ func (c *client) changeRoutes(plugin provider.ChangeRoutesFunc) provider.ChangeR
 			return made.results, nil
 		}
 		for i, result := range made.results {
-			if i < len(places) { // what a plugin returns beyond its changes is for nobody
+			if i < len(places) { // what a plugin returns beyond its changes is dropped
 				results[places[i]] = result
 			}
 		}

@@ -2,7 +2,7 @@
 // many calls at the same time as from the reference, without deadlines, with arguments of their own, and never two about one object. Calls
 // wait by priority for that, and for what the quota of their API leaves, which is found from the cloud's own refusals.
 //
-// The decorated provider is a cloudprovider.Interface like the plugin itself, so that neither controllers nor plugins know
+// The decorated provider is a cloudprovider.Interface like the plugin itself, so neither controllers nor plugins know
 // of it, and decorators can be stacked.
 //
 // Who can delay whom:
@@ -19,7 +19,7 @@
 //	many wait                          -                   by priority, then by arrival; every  not at all, or by a declared bound, of which
 //	                                                       sixteenth is the oldest              a tenth is kept for each group
 //
-// A pool has the calls of one loop of the reference, see pool.go; a group has those that draw on one quota.
+// A pool has the calls of one loop of the reference, see pool.go; a group has the calls that draw on one quota.
 //
 // The plugin's InstancesV2, Instances, Zones, LoadBalancer and Routes, which return what is called, are part of the call.
 //
@@ -63,7 +63,7 @@ type Options struct {
 	// pause. Zero: what the provider declares, or else no limit but the cloud's own, and a burst of one second's calls.
 	QPS   float64
 	Burst int
-	// Fence is asked right before each call. An error means that this process must not call the cloud any more, and is returned
+	// Fence is asked right before each call. An error means that this process must no longer call the cloud, and is returned
 	// by the call. Nil: it always may.
 	Fence func() error
 	// WritesFrom returns when writes may begin: until then the cloud may be at what an earlier leader had it do. Reads do not wait. Nil: at once.
@@ -91,7 +91,7 @@ type client struct {
 }
 
 // Decorate returns the plugin as controllers call it. It keeps what the plugin says that it can do: an interface that the plugin
-// does not offer is not offered, and provider.CapabilitiesOf the result is that of the plugin, with the same bounds.
+// does not offer is not offered, and provider.CapabilitiesOf the result is the plugin's, with the same bounds.
 func Decorate(plugin cloudprovider.Interface, options Options) cloudprovider.Interface {
 	metrics := newMetrics(options.Registerer)
 	capabilities := provider.CapabilitiesOf(plugin)
@@ -126,7 +126,7 @@ func (o Options) within(limits provider.Limits) Options {
 }
 
 // Overdue returns an error if so many calls of a method of a decorated provider have not returned that no more can be outstanding. Only a
-// restart helps: the process is not ready any more.
+// restart helps: the process is no longer ready.
 func Overdue(decoratedProvider cloudprovider.Interface) error {
 	if d, ok := decoratedProvider.(*decorated); ok {
 		return d.calls.queue.overdue()
@@ -143,7 +143,7 @@ func (c *client) about(method, object string) subject {
 	return about
 }
 
-// closed returns an error if this process must not call the cloud any more.
+// closed returns an error if this process must no longer call the cloud.
 func (c *client) closed() error {
 	if c.fence == nil {
 		return nil

@@ -68,7 +68,7 @@ func metadataOf(t *testing.T, cloud cloudprovider.Interface, ctx context.Context
 	return instances.InstanceMetadata(ctx, nodeNamed(fmt.Sprint("node-", nodes.Add(1))))
 }
 
-// nodes counts those that metadataOf asks for: each time for another.
+// nodes counts the nodes that metadataOf asks for: each time for another.
 var nodes atomic.Int64
 
 func nodeNamed(name string) *v1.Node { return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }

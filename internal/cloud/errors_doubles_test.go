@@ -149,7 +149,7 @@ func (e autorestError) Error() string {
 	return fmt.Sprintf("%s#%s: %s: StatusCode=%d -- Original Error: %v", e.PackageType, e.Method, e.Message, e.StatusCode, e.Original)
 }
 
-// legacyAzure is what Error of cloud-provider-azure/pkg/retry.Error returns. The type itself is no error, so that only its text arrives.
+// legacyAzure is what Error of cloud-provider-azure/pkg/retry.Error returns. The type itself is no error, so only its text arrives.
 func legacyAzure(seconds, status int, raw string) error {
 	return fmt.Errorf("Retriable: false, RetryAfter: %ds, HTTPStatusCode: %d, RawError: %w", seconds, status, errors.New(raw))
 }

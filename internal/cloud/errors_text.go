@@ -10,7 +10,7 @@ import (
 // The texts of errors hold names of objects, parameters and annotations beside the cloud's words. Single words are therefore looked for
 // only in a form that a name cannot have: Kubernetes' names have no capitals, underscores and spaces.
 
-// refusalCodes are error codes by which clouds refuse a call for a quota of calls. AWS: aws/retry.DefaultThrottleErrorCodes less those that
+// refusalCodes are error codes by which clouds refuse a call for a quota of calls. AWS: aws/retry.DefaultThrottleErrorCodes less the codes that
 // are about an object or a quota of objects. Azure: TooManyRequests and those of the Resource Manager. Google: reasons. OCI:
 // TooManyRequests. hcloud, DigitalOcean: with underscores. Alibaba and Tencent Cloud: with a suffix.
 const refusalCodes = `ThrottlingException|ThrottledException|EC2ThrottledException|RequestThrottled(?:Exception)?|TooManyRequests(?:Exception)?` +
@@ -47,7 +47,7 @@ var saysStatusInWords = []struct {
 	{regexp.MustCompile(`\bRequest forbidden: \[[A-Z]+ `), 403},
 	{regexp.MustCompile(`\bResource not found: \[[A-Z]+ `), 404},
 	{regexp.MustCompile(`\bToo many requests have been sent in a given amount of time\b`), 429},
-	// gRPC has codes of its own. This one is also that of a quota of objects, so that the words decide.
+	// gRPC has codes of its own. A quota of objects has this one too, so the words decide.
 	{regexp.MustCompile(`\brpc error: code = ResourceExhausted\b`), 503},
 }
 

@@ -61,7 +61,7 @@ func (a *answer) readMethods(err error) {
 }
 
 // readFields reads what an error says by exported fields. Many SDKs have no methods for it, and an interface cannot name a
-// field, so that the fields are looked up by name and used only if their kind is the expected one.
+// field, so the fields are looked up by name and used only if their kind is the expected one.
 func (a *answer) readFields(err error) {
 	value := reflect.Indirect(reflect.ValueOf(err))
 	if value.Kind() != reflect.Struct {

@@ -10,13 +10,13 @@ import (
 const (
 	// fairShare is how often the call that has waited longest is let in, whatever its priority: every so many-th.
 	fairShare = 16
-	// ranks are the priorities, and two of objects that wait behind others: rankBehind, before refreshes, since nobody waits for
+	// ranks are the priorities, and two of objects that wait behind others: rankBehind, before refreshes, since no caller waits for
 	// those, and the lowest one for refreshes of such objects.
 	ranks      = int(PriorityNewNode-PriorityRefresh) + 3
 	rankBehind = 2
 )
 
-// groupQueue are the calls of one group: those that wait, those under way, and what the cloud lets through.
+// groupQueue are the calls of one group: waiting, under way, and what the cloud lets through.
 type groupQueue struct {
 	name    string
 	quota   *quota
@@ -95,7 +95,7 @@ func (g *groupQueue) insert(w *waiter) {
 	w.pool.insert(w)
 }
 
-// all returns those that wait, in no particular order.
+// all returns the waiting calls, in no particular order.
 func (g *groupQueue) all() []*waiter {
 	var all []*waiter
 	for _, l := range g.pools {
@@ -142,7 +142,7 @@ func (g *groupQueue) ready(now time.Time) time.Time {
 	return g.quota.ready()
 }
 
-// expire ends the wait of those that may wait for ever, for a call that is outstanding.
+// expire ends the wait of calls that may wait for ever, for a call that is outstanding.
 func (g *groupQueue) expire(blocked func(*waiter) error) {
 	for _, w := range g.all() {
 		if w.err = blocked(w); w.err != nil {
@@ -152,12 +152,12 @@ func (g *groupQueue) expire(blocked func(*waiter) error) {
 	}
 }
 
-// pick returns the call to let in next, nil if none of those that wait may have a place.
+// pick returns the call to let in next, nil if no waiting call may have a place.
 func (g *groupQueue) pick(free func(*waiter) bool) *waiter {
 	return g.best(free, g.admitted%fairShare == fairShare-1)
 }
 
-// best returns the first call of those that may be let in, or the one that has waited longest.
+// best returns the first call that may be let in, or the one that has waited longest.
 func (g *groupQueue) best(may func(*waiter) bool, fair bool) (best *waiter) {
 	for _, l := range g.pools {
 		if l.full() {

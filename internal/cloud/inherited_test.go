@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestWritesWaitForWhatAnEarlierLeaderHadBegun looks that writes wait until then, each for itself, that reads do not, and that nobody waits
+// TestWritesWaitForWhatAnEarlierLeaderHadBegun looks that writes wait until then, each for itself, that reads do not, and that none waits
 // for longer than its own context.
 func TestWritesWaitForWhatAnEarlierLeaderHadBegun(t *testing.T) {
 	var from time.Time

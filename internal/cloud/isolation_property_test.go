@@ -89,7 +89,7 @@ func TestHealthyObjectsAreServed(t *testing.T) {
 			for _, kind := range healthy {
 				_ = kinds[kind].call(m, m.ctx, "healthy-"+kind)
 			}
-			// Each is the first for its group to be refused or to hang, which nobody can distinguish from a quota or a slow cloud.
+			// Each is the first for its group to be refused or to hang, which no manager can distinguish from a quota or a slow cloud.
 			time.Sleep(3 * time.Minute)
 			var all sync.WaitGroup
 			for _, kind := range healthy {

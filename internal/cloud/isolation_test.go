@@ -14,7 +14,7 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-// TestPanicsAreErrors: of every call, and nobody else notices.
+// TestPanicsAreErrors: of every call, and no other call notices.
 func TestPanicsAreErrors(t *testing.T) {
 	inVirtualTime(t, Options{}, func(t *testing.T, m *misbehaving) {
 		watch := func(ctx context.Context, _ string) error {
@@ -49,7 +49,7 @@ func TestPanicsAreErrors(t *testing.T) {
 	})
 }
 
-// TestCallsThatHang hold up nobody but their own objects, whatever their group, and for as long as they like.
+// TestCallsThatHang hold up only their own objects, whatever their group, and for as long as they like.
 func TestCallsThatHang(t *testing.T) {
 	for name, kind := range map[string]struct {
 		call    func(m *misbehaving) func(context.Context, string) error
@@ -95,7 +95,7 @@ func TestPlainErrorsOfAFewNodes(t *testing.T) {
 		m.set(fails(errors.New("server not found in region")), gone...)
 		m.manyRetry(m.exists, PriorityDeletion, gone...)
 		for range 48 {
-			time.Sleep(7 * time.Minute) // nobody else asks meanwhile
+			time.Sleep(7 * time.Minute) // no other call is made meanwhile
 			if took := m.join(t, 1); took > 2*usual {
 				t.Fatalf("a new node took %s", took)
 			}
@@ -162,7 +162,7 @@ func TestThrottledServices(t *testing.T) {
 	}
 }
 
-// TestOneNodeThatIsAlwaysRefused reduces nobody's rate.
+// TestOneNodeThatIsAlwaysRefused leaves the rate as it is.
 func TestOneNodeThatIsAlwaysRefused(t *testing.T) {
 	const nodes = 300
 	usually := undisturbed(t, nodes)

@@ -44,7 +44,7 @@ func (c *call) list(ctx context.Context, list provider.ListInstancesFunc, yield 
 	return c.finish(a.ctx, a.began, err)
 }
 
-// pages hands the pages of a listing on, until it has returned, an error has been met or nobody waits for them any more.
+// pages hands the pages of a listing on, until it has returned, an error has been met or no caller waits for them.
 type pages struct {
 	yield   func([]provider.Instance) error
 	seen    prometheus.Counter
@@ -71,7 +71,7 @@ func (p *pages) next(page []provider.Instance) error {
 	return p.refused
 }
 
-// errOver is what a page meets that comes when the listing has returned, or nobody waits for it any more.
+// errOver is what a page meets that comes when the listing has returned, or no caller waits for it.
 var errOver = errors.New("the listing is over")
 
 // end returns when no page is being handed on, and lets none be from now on. It returns what yield returned.

@@ -12,7 +12,7 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-// A plugin reads regions beside each other, and returns at the first answer. Pages that come later belong to no listing any more.
+// A plugin reads regions beside each other, and returns at the first answer. Pages that come later belong to no listing.
 func TestPagesAfterTheListing(t *testing.T) {
 	outage := errors.New("a region is away")
 	for name, returns := range map[string]error{"that succeeded": nil, "that failed": outage} {

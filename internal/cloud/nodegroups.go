@@ -15,7 +15,7 @@ type nodeGroups struct {
 	calls  *client
 }
 
-// nodeGroup is the object of a call. Nodes are named without a slash, so that it is never that of a node.
+// nodeGroup is the object of a call. Nodes are named without a slash, so it is never a node's.
 func nodeGroup(id string) string { return "node group/" + id }
 
 func (n *nodeGroups) ListNodeGroups(ctx context.Context) ([]provider.NodeGroup, error) {

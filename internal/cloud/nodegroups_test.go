@@ -115,7 +115,7 @@ func TestNodeGroups(t *testing.T) {
 	}
 }
 
-// Every method of provider.NodeGroups is one that the client knows, so that none has the zero operation.
+// Every method of provider.NodeGroups is one that the client knows, so none has the zero operation.
 func TestNodeGroupOperations(t *testing.T) {
 	methods := reflect.TypeFor[provider.NodeGroups]()
 	for i := range methods.NumMethod() {

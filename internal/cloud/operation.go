@@ -111,7 +111,7 @@ func (s subject) exclusive() []string {
 // sortedKeys returns the keys of a map in their order.
 func sortedKeys[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }
 
-// groupNames returns the groups of a provider: the usual ones and those that it declares, in a fixed order.
+// groupNames returns the groups of a provider: the usual ones and the ones that it declares, in a fixed order.
 func groupNames(limits provider.Limits) []string {
 	names := []string{GroupInstances, GroupLoadBalancers, GroupRoutes}
 	declared := map[string]bool{}

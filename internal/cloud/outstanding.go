@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// maxOutstanding is how many calls of a method may be outstanding. The next one that takes as long keeps its place, so that a plugin
+	// maxOutstanding is how many calls of a method may be outstanding. The next one that takes as long keeps its place, so a plugin
 	// that hangs for all objects is not called for all of them.
 	maxOutstanding = 8
 	// readOutstanding is after how long a read is outstanding at the earliest, and declaredOutstanding where calls at the same time are
@@ -45,7 +45,7 @@ func (e *StillRunningError) Error() string {
 // Unwrap returns ErrStillRunning.
 func (e *StillRunningError) Unwrap() error { return ErrStillRunning }
 
-// ErrTooManyOutstanding says that a method is not called any more, because too many calls of it have not returned. Only a restart helps.
+// ErrTooManyOutstanding says that a method is no longer called, because too many calls of it have not returned. Only a restart helps.
 var ErrTooManyOutstanding = errors.New("too many calls have not returned from the cloud provider")
 
 // method is what is known of the calls of a method in this process.
@@ -157,7 +157,7 @@ func (q *queue) showOutstanding(g *groupQueue) {
 	q.metrics.outstanding.WithLabelValues(g.name).Set(float64(len(count)))
 }
 
-// stillRunning is the error of a call that is outstanding, and of those that wait for it.
+// stillRunning is the error of a call that is outstanding, and of calls that wait for it.
 func (w *waiter) stillRunning() error {
 	return &StillRunningError{Operation: w.about.name, Object: w.about.key(), Since: w.admitted}
 }

@@ -119,7 +119,7 @@ func TestCallsAboutOneServiceFollowEachOther(t *testing.T) {
 	})
 }
 
-// TestACallHasNoDeadline: a first call fills a cache for as long as it takes, whoever waits.
+// TestACallHasNoDeadline: a first call fills a cache for as long as it takes, whichever calls wait.
 func TestACallHasNoDeadline(t *testing.T) {
 	nothingDeclared(t, func(t *testing.T, m *misbehaving) {
 		m.set(func(ctx context.Context) error {
@@ -136,7 +136,7 @@ func TestACallHasNoDeadline(t *testing.T) {
 	})
 }
 
-// TestAnOutstandingCall loses its place, is neither ended nor repeated, and says so to whoever asks for its object.
+// TestAnOutstandingCall loses its place, is neither ended nor repeated, and says so to each caller that asks for its object.
 func TestAnOutstandingCall(t *testing.T) {
 	for name, test := range map[string]struct {
 		call  func(m *misbehaving) func(context.Context, string) error

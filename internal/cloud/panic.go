@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 )
 
-// PanicError says that the plugin panicked. The process goes on: whoever made the call gets this error, and nobody else
+// PanicError says that the plugin panicked. The process goes on: the caller gets this error, and no other caller
 // notices. A panic in a goroutine that the plugin started itself cannot be caught, and ends the process as in the reference.
 type PanicError struct {
 	// Operation is the plugin's method.

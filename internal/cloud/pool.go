@@ -72,9 +72,9 @@ func (l pools) of(about subject, priority Priority) string {
 type pool struct {
 	name string
 	size int // 0: no bound of its own
-	// waiting are those that wait, by rank and then by arrival.
+	// waiting are the waiting calls, by rank and then by arrival.
 	waiting [ranks][]*waiter
-	// running are those that count as under way.
+	// running are the calls that count as under way.
 	running []*waiter
 }
 
@@ -88,7 +88,7 @@ func (l *pool) insert(w *waiter) {
 	*list = slices.Insert(*list, at, w)
 }
 
-// remove takes a call out of those that wait, and reports whether it was there.
+// remove takes a call out of the waiting ones, and reports whether it was there.
 func (l *pool) remove(w *waiter) bool {
 	list := &l.waiting[w.rank]
 	at := slices.Index(*list, w)
@@ -104,14 +104,14 @@ func (l *pool) remove(w *waiter) bool {
 	return true
 }
 
-// release takes a call out of those that count as under way.
+// release takes a call out of the running ones.
 func (l *pool) release(w *waiter) {
 	if at := slices.Index(l.running, w); at >= 0 {
 		l.running = slices.Delete(l.running, at, at+1)
 	}
 }
 
-// first returns the call that may be let in first, and the one of those that has waited longest.
+// first returns the call that may be let in first, and the one of them that has waited longest.
 func (l *pool) first(may func(*waiter) bool) (first, oldest *waiter) {
 	for rank := ranks - 1; rank >= 0; rank-- {
 		at := slices.IndexFunc(l.waiting[rank], may)

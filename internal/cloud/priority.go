@@ -10,9 +10,9 @@ import (
 // Priority says which of the calls that wait for the cloud is let in first.
 type Priority int32
 
-// The priorities, from the lowest. The zero value is that of a context without one.
+// The priorities, from the lowest. A context without one has the zero value.
 const (
-	// PriorityRefresh is for what looks whether anything has changed. Nobody waits for it.
+	// PriorityRefresh is for what looks whether anything has changed. No object waits for it.
 	PriorityRefresh Priority = iota - 1
 	// PriorityUpdate is for changes of what exists: the targets of a load balancer, a route that points elsewhere.
 	PriorityUpdate
@@ -40,7 +40,7 @@ func (p Priority) String() string {
 	}
 }
 
-// raises counts how often a priority was raised, so that a queue sees that it has to sort again.
+// raises counts how often a priority was raised, so a queue sees that it has to sort again.
 var raises atomic.Uint64
 
 // request is what a context says of the calls that are made with it. Several askers may share one, see Join.
@@ -78,7 +78,7 @@ type turn struct{ arrival atomic.Uint64 }
 type turnKey struct{}
 
 // InOneTurn returns a context whose calls wait in the place of the first of them, for a question that takes several calls: without it
-// the second calls of many questions would follow all the first ones, so that no question is answered before nearly all are.
+// the second calls of many questions would follow all the first ones, so no question is answered before nearly all are.
 func InOneTurn(ctx context.Context) context.Context {
 	return context.WithValue(ctx, turnKey{}, &turn{})
 }
@@ -136,7 +136,7 @@ func PriorityOf(ctx context.Context) Priority {
 	return PriorityUpdate
 }
 
-// Raise gives the calls of a context that came from WithPriority at least the given priority, those that wait already
+// Raise gives the calls of a context that came from WithPriority at least the given priority, waiting ones
 // included.
 func Raise(ctx context.Context, priority Priority) {
 	r, ok := ctx.Value(requestKey{}).(*request)

@@ -26,14 +26,14 @@ const (
 )
 
 // queue lets calls through: each pool by its bound, each group by its own priorities and rate, and never two calls about the same
-// object. Where somebody declares how many calls may be under way at once, all of them are under that bound.
+// object. Where a flag or a provider declares how many calls may be under way at once, all of them are under that bound.
 type queue struct {
 	metrics *metrics
 	pools   pools
 	// most is how many calls may be under way at once, if declared.
 	most     int
 	declared bool
-	// share are the places of those that are kept for each group.
+	// share are the places that are kept for each group.
 	share int
 
 	mu       sync.Mutex
@@ -57,7 +57,7 @@ type waiter struct {
 	behind    bool
 	since     time.Time // when this wait began
 	pool      *pool
-	rank      int // among those that wait
+	rank      int // among the waiting calls
 	let       chan struct{}
 	err       error // why it was not let in, once let is closed
 
@@ -126,7 +126,7 @@ func (q *queue) enter(ctx context.Context, about subject, timeout time.Duration)
 	}
 }
 
-// insert adds a call to those that wait, or says why it may not wait.
+// insert adds a call to the waiting ones, or says why it may not wait.
 func (q *queue) insert(w *waiter) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -160,7 +160,7 @@ func (q *queue) free(w *waiter) bool {
 	return !slices.ContainsFunc(w.exclusive, func(key string) bool { return q.busy[key] != nil })
 }
 
-// place gives a call its place by arrival: that of the turn which it is part of, or the last one.
+// place gives a call its place by arrival: the one of the turn which it is part of, or the last one.
 func (q *queue) place(w *waiter) {
 	turn := turnOf(w.ctx)
 	if turn != nil {
@@ -192,7 +192,7 @@ func (q *queue) wake() {
 	q.dispatch()
 }
 
-// dispatch lets in whoever may enter now, and sets the timer for the next. The lock is held.
+// dispatch lets in every call that may enter now, and sets the timer for the next. The lock is held.
 func (q *queue) dispatch() {
 	q.timer.Stop()
 	now := time.Now()

@@ -20,7 +20,7 @@ const (
 	fewAccepted = 4
 	// forgetRate is after how long a rate is dropped that no call waited for.
 	forgetRate = 5 * time.Minute
-	// MaxRetryAfter bounds how long a cloud's Retry-After is obeyed, so that a wrong one cannot stop the process for good.
+	// MaxRetryAfter bounds how long a cloud's Retry-After is obeyed, so a wrong one cannot stop the process for good.
 	MaxRetryAfter = 10 * time.Minute
 	// lateTimer is how late a call may be let in without delaying the next one.
 	lateTimer = time.Millisecond

@@ -93,7 +93,7 @@ func TestARateThatWasCutIsFound(t *testing.T) {
 	}
 }
 
-// TestTheRateIsLiftedAgain when the rate has held nobody up for long.
+// TestTheRateIsLiftedAgain when the rate has held no call up for long.
 func TestTheRateIsLiftedAgain(t *testing.T) {
 	q, bucket := &quota{}, &tokens{rate: 10, burst: 10, left: 10, at: time.Unix(0, 0)}
 	simulated(q, bucket, 100)

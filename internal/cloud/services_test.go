@@ -55,7 +55,7 @@ func (scribblingBalancers) EnsureLoadBalancerDeleted(_ context.Context, _ string
 	return nil
 }
 
-// A plugin may write into the Service that it is given: nobody else has it.
+// A plugin may write into the Service that it is given: no other code has it.
 func TestEachCallHasItsOwnService(t *testing.T) {
 	behind := Decorate(&scribbling{}, Options{})
 	balancers, _ := behind.LoadBalancer()

@@ -44,7 +44,7 @@ func (c *client) watch(ctx context.Context, about subject, watch provider.WatchI
 	return count(err)
 }
 
-// events hands the events of a watch on, until nobody waits for them any more.
+// events hands the events of a watch on, until no caller waits for them.
 type events struct {
 	yield func(provider.InstanceEvent) error
 	first func()

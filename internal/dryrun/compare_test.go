@@ -68,7 +68,7 @@ func TestALoadBalancerThatDoesNotDifferIsNoIntent(t *testing.T) {
 	unsaid := []string{notListeners, notTargets, notSettings}
 	for name, test := range map[string]struct {
 		cloud   stillCloud
-		changed bool // the Service has changed, so that it is no refresh
+		changed bool // the Service has changed, so it is no refresh
 		paths   []string
 		not     []string
 	}{

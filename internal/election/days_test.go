@@ -146,7 +146,7 @@ func (p *process) Watch(ctx context.Context, _ metav1.ListOptions) (watch.Interf
 	})
 }
 
-// timing is that of a lease whose renewals are few enough for days.
+// timing fits a lease whose renewals are few enough for days.
 var timing = Options{Namespace: "kube-system", Name: "lease", LeaseDuration: time.Minute, RenewDeadline: 40 * time.Second, RetryPeriod: 10 * time.Second}
 
 // tick is how often a leader writes.
@@ -211,7 +211,7 @@ func (p *process) life(ctx context.Context, written *writes) {
 }
 
 // Three replicas elect a leader for days. Their clocks differ by minutes. At random one of them is stopped for up to three times the lease,
-// in the middle of a request or of its work, and then goes on. Whoever has led writes no more once somebody else has, and somebody always
+// in the middle of a request or of its work, and then goes on. A former leader writes no more once another has led, and one always
 // does.
 func TestTwoLeadersNeverBothWriteForDays(t *testing.T) {
 	t.Logf("-seed %d", *daysSeed)

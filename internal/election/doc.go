@@ -14,5 +14,5 @@
 //
 // The elector of a leader that cannot renew its lease gives up after its renew deadline, counted from when it tries: a process
 // that was stopped beyond the lease's duration and goes on would act for that long beside a new leader. Lock therefore says at
-// any time whether this replica may act (Lost), and calls OnLost when it may not any more.
+// any time whether this replica may act (Lost), and calls OnLost when it no longer may.
 package election

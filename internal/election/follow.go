@@ -35,7 +35,7 @@ type follower struct {
 	ended  chan struct{}
 }
 
-// follow watches the Pod of whoever holds the lease, if it is known, and nobody's else.
+// follow watches the Pod of the lease's holder, if it is known, and no other Pod.
 func (l *Lock) follow(ctx context.Context, record *resourcelock.LeaderElectionRecord) {
 	if l.pods == nil {
 		return

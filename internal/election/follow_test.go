@@ -49,7 +49,7 @@ func (e endingWatches) Watch(ctx context.Context, options metav1.ListOptions) (w
 	return watcher, err
 }
 
-// holdBy has somebody hold the lease, with an annotation, renewed at some time.
+// holdBy has a holder take the lease, with an annotation, renewed at some time.
 func (t *tenure) holdBy(holder, annotation string, renewed time.Time) {
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "lease", Annotations: map[string]string{HolderPodAnnotation: annotation}},

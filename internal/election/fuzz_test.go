@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// FuzzLease has somebody write anything into the Lease. Whatever its times say, it is free for another replica from the end of its duration
-// on, by this process's clock since the last change of the record, and not before, unless it names nobody.
+// FuzzLease has another writer put anything into the Lease. Whatever its times say, it is free for another replica from the end of its duration
+// on, by this process's clock since the last change of the record, and not before, unless it names no holder.
 func FuzzLease(f *testing.F) {
 	f.Add("other", int32(15), int64(0), int32(0), uint32(14), uint32(1), false)
 	f.Add("other", int32(15), int64(0), int32(0), uint32(15), uint32(15), false)

@@ -50,7 +50,7 @@ func drawHistory(t *rapid.T) history {
 	return h
 }
 
-// gone reports whether the holder can do nothing any more.
+// gone reports whether the holder can no longer do anything.
 func (h history) gone() bool {
 	holder := h.instances[h.holder]
 	return !holder.running && !holder.lost && !holder.survivor

@@ -34,11 +34,11 @@ type Options struct {
 	// BeforeRelease is asked before the lease is given up. An error keeps the lease, which then expires by itself: a replica
 	// whose work has not ended must not let another begin. Nil never objects.
 	BeforeRelease func() error
-	// Pod is where this replica runs, so that another one sees there when it has crashed, and whose namespace this one looks into itself.
+	// Pod is where this replica runs, so another one sees there when it has crashed, and whose namespace this one looks into itself.
 	// Nil: nothing is said, and no Pod is looked at.
 	Pod *Pod
-	// OnLost is called once, in a goroutine of its own, when this replica must not act as the leader any more: its lease has become
-	// overdue, or was seen in the hands of somebody else. It is not called after Renounce. Nil is not called.
+	// OnLost is called once, in a goroutine of its own, when this replica must no longer act as the leader: its lease has become
+	// overdue, or was seen in the hands of another process. It is not called after Renounce. Nil is not called.
 	OnLost func(reason error)
 }
 
@@ -54,7 +54,7 @@ type Lock struct {
 	// seen and unwatchable are used by the elector's goroutine only; unwatchable is why the lease could not be watched.
 	seen        observation
 	unwatchable string
-	// pods are the Pods of all replicas, nil if none is looked at. The elector's goroutine follows that of the holder by them; read is the
+	// pods are the Pods of all replicas, nil if none is looked at. The elector's goroutine follows the holder's Pod by them; read is the
 	// annotation of the lease that was last read.
 	pods      kubernetes.Interface
 	following *follower
@@ -73,7 +73,7 @@ type Lock struct {
 	renewed instant
 	// released says that the lease was given up.
 	released bool
-	// lost is why this replica cannot lead any more, nil while it can.
+	// lost is why this replica can no longer lead, nil while it can.
 	lost error
 	// expiring runs from the first hold of the lease, and loses it when it is overdue.
 	expiring *time.Timer
@@ -82,7 +82,7 @@ type Lock struct {
 var _ resourcelock.Interface = &Lock{}
 
 // New returns a lock on the Lease, with clients of its own: what else the process asks of the API server must not delay a
-// renewal. A request of the elector is given up after half the renew deadline, as in client-go, so that one that hangs leaves
+// renewal. A request of the elector is given up after half the renew deadline, as in client-go, so one that hangs leaves
 // time for a second.
 func New(config *rest.Config, options Options) (*Lock, error) {
 	watching := version.AddUserAgent(rest.CopyConfig(config), "leader-election")
@@ -117,7 +117,7 @@ func newLock(writer coordinationv1client.LeasesGetter, watcher coordinationv1cli
 
 // Get returns the lease. Before this replica has led it returns only when the lease is free, when reading it fails, or when
 // ctx ends; then it returns the lease as it is held, which shows the elector that there is nothing to take. An expired lease, and
-// that of a holder whose container has terminated, is returned without its holder, or the elector would start to observe it only
+// the record of a holder whose container has terminated, is returned without its holder, or the elector would start to observe it only
 // now and wait for its duration a second time.
 func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	if bounded, cancel, held := l.whileHeld(ctx); held {
@@ -210,7 +210,7 @@ func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 }
 
 // hold writes the lease for this replica. The elector took the record's times before Get blocked, perhaps for days: they are
-// put right, or whoever reads the Lease would take its new holder for dead.
+// put right, or readers of the Lease would take its new holder for dead.
 func (l *Lock) hold(record resourcelock.LeaderElectionRecord, write func(resourcelock.LeaderElectionRecord) error) error {
 	sent := now()
 	l.mu.Lock()
@@ -226,7 +226,7 @@ func (l *Lock) hold(record resourcelock.LeaderElectionRecord, write func(resourc
 	return l.won(acquired, sent)
 }
 
-// whileHeld reports whether this replica has won the lease. It then bounds ctx so that nothing done with it takes until the
+// whileHeld reports whether this replica has won the lease. It then bounds ctx so nothing done with it takes until the
 // lease may expire for others.
 //
 // The elector gives up after its renew deadline. Then, in order to release the lease, it reads it once more, with the
@@ -244,7 +244,7 @@ func (l *Lock) whileHeld(ctx context.Context) (bounded context.Context, cancel c
 // errRenewal is what Check finds.
 var errRenewal = errors.New("the lease is held but not renewed")
 
-// Renounce says that this replica does not act as the leader any more, although it could not release the lease.
+// Renounce says that this replica no longer acts as the leader, although it could not release the lease.
 func (l *Lock) Renounce() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

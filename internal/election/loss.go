@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// ErrLost says that this replica must not act as the leader: it has not renewed the lease in time, or somebody else holds it.
+// ErrLost says that this replica must not act as the leader: it has not renewed the lease in time, or another process holds it.
 var ErrLost = errors.New("the lease is lost")
 
 // errRenounced is why a replica does not act that has given up leading although it could not release the lease.
@@ -28,18 +28,18 @@ func (i instant) age(now instant) time.Duration {
 	return max(now.monotonic.Sub(i.monotonic), now.wall.Sub(i.wall))
 }
 
-// limit is how long after its last renewal this replica may act as the leader. It is less than LeaseDuration, so that what is
+// limit is how long after its last renewal this replica may act as the leader. It is less than LeaseDuration, so what is
 // under way has time to end before another replica takes the lease. The elector's own requests end then, too.
 func (l *Lock) limit() time.Duration {
 	return max(l.options.RenewDeadline, l.options.LeaseDuration-l.options.RetryPeriod)
 }
 
-// Lost returns an ErrLost if this replica must not act as the leader, and nil if it may. It is cheap and asks nobody: it is meant to
+// Lost returns an ErrLost if this replica must not act as the leader, and nil if it may. It is cheap and makes no request: it is meant to
 // be called right before each call that changes something.
 //
 // Other replicas count the lease's duration from when they see a renewal, this one from before it sent it, so it is the first
-// to take the lease for expired. A lease that is lost by the monotonic clock, or that somebody else holds, stays lost. One that
-// is overdue by the wall clock only is lost until the next renewal succeeds, for which nobody else may have taken it: the clock
+// to take the lease for expired. A lease that is lost by the monotonic clock, or that another process holds, stays lost. One that
+// is overdue by the wall clock only is lost until the next renewal succeeds, for which no other process may have taken it: the clock
 // may just have been set.
 //
 // A replica that has never led, or that has released the lease, gets nil: what it may do is for others to say.
@@ -59,7 +59,7 @@ func (l *Lock) lostAt(now instant) error {
 	return nil
 }
 
-// endedAt returns why this replica cannot lead any more, not even by a renewal.
+// endedAt returns why this replica can no longer lead, not even by a renewal.
 func (l *Lock) endedAt(now instant) error {
 	if l.lost != nil || l.acquired.IsZero() || l.released {
 		return l.lost
@@ -93,7 +93,7 @@ func (l *Lock) lose(reason error) {
 	}
 }
 
-// observe loses the lease if a read shows that somebody else holds it. A lease without a holder may still be taken again.
+// observe loses the lease if a read shows that another process holds it. A lease without a holder may still be taken again.
 func (l *Lock) observe(record *resourcelock.LeaderElectionRecord) {
 	if record.HolderIdentity == "" || record.HolderIdentity == l.Identity() {
 		return

@@ -67,7 +67,7 @@ func (t *tenure) slow(by time.Duration) {
 	})
 }
 
-// give gives the lease to somebody.
+// give gives the lease to a holder.
 func (t *tenure) give(to string) {
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "lease"},
@@ -76,7 +76,7 @@ func (t *tenure) give(to string) {
 	_ = t.client.Tracker().Update(coordinationv1.SchemeGroupVersion.WithResource("leases"), lease, "kube-system")
 }
 
-// requireLost fails unless the lease is lost, or not, and whoever wants to know was called that often.
+// requireLost fails unless the lease is lost, or not, and the callback was called that often.
 func (t *tenure) requireLost(test *testing.T, when string, lost bool, calls int) {
 	test.Helper()
 	if err := t.Lost(); (err != nil) != lost || lost && !errors.Is(err, ErrLost) {

@@ -14,7 +14,7 @@ type observation struct {
 }
 
 // see takes in the lease as it is at now. Only a change of the record starts its duration anew; a label or annotation that
-// somebody put on the Lease is no sign of life from its holder.
+// another writer put on the Lease is no sign of life from its holder.
 func (o *observation) see(record *resourcelock.LeaderElectionRecord, now time.Time) {
 	if o.record != nil && apiequality.Semantic.DeepEqual(o.record, record) {
 		return

@@ -12,7 +12,7 @@ import (
 )
 
 // HolderPodAnnotation is the annotation of the Lease by which its holder says in which Pod it runs, as JSON. It names the holder, too:
-// whoever takes the Lease without knowing of the annotation leaves it there, and it then says nothing.
+// a process that takes the Lease without knowing of the annotation leaves it there, and it then says nothing.
 const HolderPodAnnotation = "mooring.dev/lease-holder-pod"
 
 // maxHolderPod bounds that annotation, in bytes. Names have at most 253 characters.
@@ -21,7 +21,7 @@ const maxHolderPod = 2048
 // Pod is the Pod in which a replica runs, in a container of its own PID namespace.
 type Pod struct {
 	Namespace, Name string
-	// UID is that of the object in the API. That of a static Pod is another one than that of its mirror, and matches nothing.
+	// UID is the object's in the API. A static Pod has another one than its mirror, and matches nothing.
 	UID types.UID
 	// TerminationLog is the file that the container's terminationMessagePath names. It is written when this replica first tries to take
 	// the lease, and never created.
@@ -36,8 +36,8 @@ type holderPod struct {
 	UID       types.UID `json:"uid"`
 }
 
-// podOf returns the Pod of the holder by the annotation, if it is in the namespace of this replica's own Pod. Nobody else's are looked
-// at. The zero value is nobody's.
+// podOf returns the Pod of the holder by the annotation, if it is in the namespace of this replica's own Pod. No other Pod is looked
+// at. The zero value is no Pod.
 func podOf(annotation, holder, namespace string) holderPod {
 	var pod holderPod
 	if holder == "" || len(annotation) > maxHolderPod || json.Unmarshal([]byte(annotation), &pod) != nil {

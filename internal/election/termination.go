@@ -18,8 +18,8 @@ var errNotTerminated = errors.New("its Pod does not show that its container has 
 // not exit with it.
 const unknownExitCode = 255
 
-// guesses are the reasons of terminations that nobody has seen: the first two are the kubelet's, for containers that the runtime does not
-// know any more, the third is containerd's.
+// guesses are the reasons of terminations that were not seen: the first two are the kubelet's, for containers that the runtime does not
+// know, the third is containerd's.
 var guesses = []string{"ContainerStatusUnknown", "RestartingAllContainers", "Unknown"}
 
 // termination returns when the container terminated in which the holder of a lease ran, by what the kubelet of its node has reported, or

@@ -33,7 +33,7 @@ type Options struct {
 	Name string
 	// Output is the file to write. It is written when the build succeeds, never in part by a failed one.
 	Output string
-	// Flags are further flags of go build, for example "-trimpath". They apply to the listing of packages too, so that
+	// Flags are further flags of go build, for example "-trimpath". They apply to the listing of packages too, so
 	// both agree on what the cache holds.
 	Flags []string
 	// Env are further environment variables as "NAME=value". They win over the environment of this process.
@@ -161,7 +161,7 @@ func Run(ctx context.Context, options Options, args []string, consume func(line 
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = options.Dir
 	cmd.Env = append(os.Environ(), options.Env...)
-	// A group of its own, so that canceling ends the compilers that the go tool started as well.
+	// A group of its own, so canceling ends the compilers that the go tool started as well.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = cancelGrace

@@ -44,7 +44,7 @@ func (a *admissions) since(count int) []string {
 
 // A new node never waits behind a refresh, however many lookups of slow instances are under way or wait: the queue of the client of the
 // cloud lets its lookup in next, at the latest when the first of the others has taken a second. It is all that decides: the inventory
-// puts every question at once. Only every sixteenth call is the oldest, so that a refresh ends while nodes go on joining.
+// puts every question at once. Only every sixteenth call is the oldest, so a refresh ends while nodes go on joining.
 func TestANewNodeNeverWaitsBehindARefresh(t *testing.T) {
 	const (
 		refreshed = 500

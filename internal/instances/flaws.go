@@ -92,7 +92,7 @@ func (f *flaws) err() error {
 	return &InvalidListError{Problem: f.first, LeftOut: f.count}
 }
 
-// flawLog logs when instances are left out for the first time, and when none are any more. It is used by one goroutine at a time.
+// flawLog logs when instances are left out for the first time, and when none is. It is used by one goroutine at a time.
 type flawLog struct{ shown bool }
 
 func (l *flawLog) note(ctx context.Context, flaws *flaws) {

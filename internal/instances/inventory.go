@@ -3,7 +3,7 @@
 // A provider that can list its instances is asked for lists: any number of nodes costs the pages of one listing; and if it reports
 // of changes by a watch, only what the watch does not show is listed. Only whether a few nodes are still as they were is asked node
 // by node, if that costs less than the pages. Any other provider is asked
-// node by node, and for each fact once, whoever wants to know it. Either way a question that is already on its way to the
+// node by node, and for each fact once, however many callers want to know it. Either way a question that is already on its way to the
 // cloud is shared, and an answer is used again for as long as its user allows.
 //
 // How many calls are under way, and which comes first, is up to the client of the cloud (package cloud): a call that several
@@ -35,7 +35,7 @@ const DefaultWindow = 50 * time.Millisecond
 type Options struct {
 	// Cloud is asked. Its calls are expected to have deadlines and bounds of their own, see package cloud. Required.
 	Cloud cloudprovider.Interface
-	// Window is how long a listing waits before it begins, so that a burst of lookups shares it.
+	// Window is how long a listing waits before it begins, so a burst of lookups shares it.
 	Window time.Duration
 	// Registerer takes the metrics. Nil: they are not exported.
 	Registerer prometheus.Registerer
@@ -99,7 +99,7 @@ func (i *Inventory) Supported() error {
 // Lookup returns what the cloud says of a node's instance, which is found by the node's provider ID or, if it has none, by
 // its name. An instance may be reported as found on the word of an answer no older than maxAge, counted from now; anything
 // else is only said by an answer sought from now on. The error says that nothing is known: it is the cloud's, with its type,
-// an *AmbiguousNameError, *InvalidListError, *ProviderIDMissingError or *UnsupportedError, or that of ctx.
+// an *AmbiguousNameError, *InvalidListError, *ProviderIDMissingError or *UnsupportedError, or the error of ctx.
 func (i *Inventory) Lookup(ctx context.Context, node *corev1.Node, maxAge time.Duration) (Observation, error) {
 	observation, err := i.source.lookup(ctx, node, maxAge)
 	i.metrics.lookedUp(observation, err)
@@ -108,7 +108,7 @@ func (i *Inventory) Lookup(ctx context.Context, node *corev1.Node, maxAge time.D
 
 // LookupEach looks many nodes up at once and hands each answer to yield, one at a time and in no particular order. The rules
 // are those of Lookup, and the question counts as asked when LookupEach is called. Where the cloud can list, all nodes
-// together cost one listing at most; where not, all questions are put at once, and their priority is that of ctx.
+// together cost one listing at most; where not, all questions are put at once, and their priority comes from ctx.
 func (i *Inventory) LookupEach(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield) {
 	if len(nodes) == 0 {
 		return

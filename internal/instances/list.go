@@ -151,7 +151,7 @@ func (l *lister) lookupListed(ctx context.Context, node *corev1.Node, maxAge tim
 	return listed.value.find(node, listed.at)
 }
 
-// each looks all nodes up at once: by the watch if that shows all of them, and otherwise all in one listing, so that what it
+// each looks all nodes up at once: by the watch if that shows all of them, and otherwise all in one listing, so what it
 // says is of one time and from one source. It makes a listing only if the newest does not answer for all of them.
 func (l *lister) each(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield) {
 	age := ageOf(maxAge)
@@ -209,7 +209,7 @@ func (l *lister) peek(node *corev1.Node, notBefore time.Time) (Observation, bool
 	return observation, err == nil
 }
 
-// ListingError says that the cloud's instances could not be listed: an error of nobody's node. How long the cloud asks to wait before the
+// ListingError says that the cloud's instances could not be listed: an error that is about no single node. How long the cloud asks to wait before the
 // next listing its client has heard already.
 type ListingError struct {
 	// Err is the cloud's.
@@ -229,7 +229,7 @@ func (e *ListingError) Error() string {
 // Unwrap returns the cloud's error.
 func (e *ListingError) Unwrap() error { return e.Err }
 
-// errorHold is how long a failed listing answers for those who ask after it: an outage costs a call a second, however many
+// errorHold is how long a failed listing answers for callers that ask after it: an outage costs a call a second, however many
 // nodes are waiting. What the cloud itself asks for, by a Retry-After, its client holds to.
 const errorHold = time.Second
 

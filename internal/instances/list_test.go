@@ -170,7 +170,7 @@ func TestListingsRestLongerThanTheyTook(t *testing.T) {
 	}
 }
 
-// A longer rest serves sharing: it is over early when nobody else comes, and the cloud has what it lacked later.
+// A longer rest serves sharing: it is over early when no other caller comes, and the cloud has what it lacked later.
 func TestAListingBeginsWhenABurstIsOver(t *testing.T) {
 	const took, quiet = 200 * time.Millisecond, 100 * time.Millisecond
 	tests := map[string]struct {
@@ -226,7 +226,7 @@ func TestALongRestLacksNoMoreThanItsEnd(t *testing.T) {
 	}
 }
 
-// TestCallsOfALastingJoinGrowWithTheCluster has nodes appear one after the other, so that somebody always needs a new listing: twice as many
+// TestCallsOfALastingJoinGrowWithTheCluster has nodes appear one after the other, so one of them always needs a new listing: twice as many
 // nodes take twice as long, and each listing has twice as many pages.
 func TestCallsOfALastingJoinGrowWithTheCluster(t *testing.T) {
 	const anode = 5 * time.Millisecond
@@ -302,7 +302,7 @@ func TestAnOutageCostsOneListingASecond(t *testing.T) {
 	})
 }
 
-// What a cloud asks for by its Retry-After, its client holds to, and so whoever asks for a list.
+// What a cloud asks for by its Retry-After, its client holds to, and so does each caller that asks for a list.
 func TestNobodyAsksACloudThatAskedToWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plugin := newListingCloud("a", "b")

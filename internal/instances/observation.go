@@ -81,7 +81,7 @@ func (e *AmbiguousNameError) Error() string {
 // maxShown is how many bytes an error shows of a text of the cloud.
 const maxShown = 200
 
-// InvalidListError says that a listing cannot be true, so that nothing is taken for gone because of it.
+// InvalidListError says that a listing cannot be true, so nothing is taken for gone because of it.
 type InvalidListError struct {
 	// Problem says what is wrong and names the instance.
 	Problem string
@@ -128,7 +128,7 @@ func (e *UnsupportedError) Error() string {
 	return fmt.Sprintf("the cloud provider %q offers neither InstancesV2 nor Instances", e.Provider)
 }
 
-// cloneMetadata copies what a provider returned, so that it can be kept: the provider may reuse its memory.
+// cloneMetadata copies what a provider returned, so it can be kept: the provider may reuse its memory.
 func cloneMetadata(metadata cloudprovider.InstanceMetadata) cloudprovider.InstanceMetadata {
 	metadata.NodeAddresses = slices.Clone(metadata.NodeAddresses)
 	metadata.AdditionalLabels = maps.Clone(metadata.AdditionalLabels)

@@ -8,15 +8,15 @@ const (
 	// maxRest bounds the pause between listings. Listings that take longer than a third of it cost a cluster that grows more calls for each
 	// node that joins: the pause is the same, and there are more pages.
 	maxRest = 5 * time.Second
-	// quiet is how long nobody must have come to wait for a listing so that it may begin before the rest is over: a longer wait would
-	// have nobody share it.
+	// quiet is how long no caller must have come to wait for a listing so it may begin before the rest is over: a longer wait would
+	// not be shared.
 	quiet = 100 * time.Millisecond
 	// maxOwed bounds by how much listings together may have begun before their rest was over, until they have rested longer than they had to
 	// for as long. It is little beside the rest of a large cloud, each listing of which has many pages.
 	maxOwed = time.Second
 )
 
-// pace says when the next listing may begin: those who come in a burst share one, and the cloud rests. Nodes that join for a while, and of
+// pace says when the next listing may begin: callers that come in a burst share one, and the cloud rests. Nodes that join for a while, and of
 // which each takes a listing from after it appeared, cost a quarter of the cloud's time, and somewhat more at the end of a burst.
 // See ADR 10.
 type pace struct {

@@ -18,11 +18,11 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-// retention is how long an answer is kept that nobody asks for any more.
+// retention is how long an answer is kept that no caller asks for.
 const retention = 15 * time.Minute
 
 // perNode asks a cloud that can only be asked for one instance at a time. It bounds nothing: how many calls are under way, which
-// of those that wait comes first and when a cloud that refused is asked again is up to the client of the cloud.
+// of the waiting calls comes first and when a cloud that refused is asked again is up to the client of the cloud.
 type perNode struct {
 	cloud   cloudprovider.Interface
 	metrics *metrics
@@ -103,7 +103,7 @@ func (p *perNode) of(node *corev1.Node) *record {
 	return known
 }
 
-// expire forgets answers that nobody has asked for in a while. The lock is held.
+// expire forgets answers that no caller has asked for in a while. The lock is held.
 func (p *perNode) expire() {
 	if time.Since(p.expiredAt) < retention/4 {
 		return

@@ -112,7 +112,7 @@ func TestAJoiningNodeDoesNotWaitForRefreshes(t *testing.T) {
 				if _, err := inv.Lookup(joins, node(name), 2*time.Second); err != nil {
 					t.Error(err)
 				}
-				// A call that began too early has to end before the node's own begins. Before each, one turn of the queue may be that of
+				// A call that began too early has to end before the node's own begins. Before each, one turn of the queue may belong to
 				// the call that has waited longest.
 				if took, most := time.Since(start), 2*(plugin.callTime+2*time.Second/quota); took > most {
 					t.Errorf("took %s, want at most %s", took, most)
@@ -152,7 +152,7 @@ func TestAnAnswerIsNoOlderThanItsCall(t *testing.T) {
 	})
 }
 
-// Nothing runs when nobody asks: no call, and no goroutine that could make one.
+// Nothing runs when no caller asks: no call, and no goroutine that could make one.
 func TestAnIdleInventoryDoesNothing(t *testing.T) {
 	for name, cloud := range map[string]interface {
 		cloudprovider.Interface

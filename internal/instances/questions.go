@@ -34,7 +34,7 @@ type Answer struct {
 // Put puts one question for many nodes: LookupEach, StateEach or ExistsEach, with an age.
 type Put func(ctx context.Context, nodes []*corev1.Node, yield Yield)
 
-// Questions puts one question for many nodes, pass after pass, so that a node for which the cloud does not answer holds no
+// Questions puts one question for many nodes, pass after pass, so a node for which the cloud does not answer holds no
 // pass up. A question outlives the pass that put it: its answer is for the next pass, and no second one is put meanwhile.
 // Who plans by the answers takes a node without one for unknown.
 //
@@ -52,8 +52,8 @@ type Questions struct {
 
 // QuestionOptions are what askers differ in.
 type QuestionOptions struct {
-	// Late is called when the cloud has answered for which no pass waited any more, so that there is a next one. It is not
-	// called for errors. Nil: nobody wants to know.
+	// Late is called when the cloud has answered for which no pass waited, so there is a next one. It is not
+	// called for errors. Nil: no caller wants to know.
 	Late func()
 	// LongestPause bounds the pause after which a node is asked for again for which the cloud returns errors. The pause begins
 	// with a second and doubles. Zero: no pause. It does not apply where the cloud can list.
@@ -77,7 +77,7 @@ type round struct {
 	waiting int           // answers that the call waits for
 	heard   int           // those of them that have come
 	last    time.Time     // when the newest of them did
-	done    chan struct{} // closed when the call waits for none any more
+	done    chan struct{} // closed when the call waits for no more
 	over    bool          // the call waits no more
 	answers []Answer
 }
@@ -89,11 +89,11 @@ func (i *Inventory) Questions(put Put, options QuestionOptions) *Questions {
 
 // Ask puts the question for those of the nodes for which none is open, and returns all answers that have come since the last
 // call. It waits for new answers for AnswerWait, or up to twice as long for the last of many, and not for nodes whose last answer took
-// longer. Nodes whose answers it returns without having asked for them are left to the next call. Calls must not overlap; ctx is that of
+// longer. Nodes whose answers it returns without having asked for them are left to the next call. Calls must not overlap; ctx is the one of
 // the questions too, and ends them.
 func (q *Questions) Ask(ctx context.Context, nodes []*corev1.Node) []Answer {
 	r := q.begin(nodes, time.Now())
-	waits := r.waiting > 0 // which is not to be read any more once the question is put
+	waits := r.waiting > 0 // which is no longer to be read once the question is put
 	if len(r.nodes) > 0 {
 		go q.run(ctx, r)
 	}

@@ -18,7 +18,7 @@ const (
 )
 
 // confirmer asks for single nodes where that costs less than a listing. Its answers only count when they say what the last listing said:
-// that an instance is there as it was. Anything else is said by a listing, so that a denial has its witnesses beside it.
+// that an instance is there as it was. Anything else is said by a listing, so a denial has its witnesses beside it.
 type confirmer struct {
 	one *perNode
 
@@ -55,7 +55,7 @@ func (l *lister) confirmed(ctx context.Context, nodes []*corev1.Node, maxAge tim
 		}
 		before[keyOf(node)] = known
 	}
-	// While these are asked for nobody else is. What has no answer by then is for the listing to say; the questions go on.
+	// While these are asked for, no other node is. What has no answer by then is for the listing to say; the questions go on.
 	var mu sync.Mutex
 	answered, done := make(map[nodeKey]Observation, len(nodes)), make(chan struct{})
 	go func() {

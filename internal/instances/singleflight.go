@@ -16,10 +16,10 @@ import (
 // enough; and otherwise by the next call, which all such callers share.
 //
 // golang.org/x/sync/singleflight does not do: it serves a caller by a call that began before the question and may say that something is
-// not there that has come since; it has no context that ends when nobody waits any more; a call that is shared has the priority of
+// not there that has come since; it has no context that ends when no caller waits; a call that is shared has the priority of
 // its first caller; and it keeps no answer.
 type singleflight[T any] struct {
-	// due returns when a call may begin for which somebody waits since first, and the last who joined came at last, so that callers
+	// due returns when a call may begin for which a caller waits since first, and the last one that joined came at last, so callers
 	// who come together share it. Nil: at once.
 	due func(first, last time.Time) time.Time
 
@@ -41,13 +41,13 @@ type answer[T any] struct {
 	asked *trace.SpanContext
 }
 
-// call is one call and those who wait for it. Its context ends when nobody waits any more, whoever was first to ask.
+// call is one call and the callers that wait for it. Its context ends when none waits, whichever asked first.
 type call[T any] struct {
 	ask     ask[T]
 	ctx     context.Context // the call's own, not a caller's
 	cancel  context.CancelFunc
 	waiting int
-	// first and last are when the first and the last of those who wait came.
+	// first and last are when the first and the last waiting caller came.
 	first, last time.Time
 	began       time.Time
 	done        chan struct{}
@@ -65,7 +65,7 @@ func (s *singleflight[T]) newest() (answer[T], bool) {
 	return *s.last, true
 }
 
-// idle reports whether nobody waits for an answer and the newest one is older than the given time.
+// idle reports whether no caller waits for an answer and the newest one is older than the given time.
 func (s *singleflight[T]) idle(since time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +73,7 @@ func (s *singleflight[T]) idle(since time.Time) bool {
 }
 
 // get returns an answer whose call began no earlier than notBefore, and puts the question if a new call has to be made. The
-// error is that of the call, or of ctx if that ends first; the call goes on for the others.
+// error is the call's, or ctx's if that ends first; the call goes on for the others.
 func (s *singleflight[T]) get(ctx context.Context, notBefore time.Time, question ask[T]) (answer[T], error) {
 	s.mu.Lock()
 	if s.last != nil && !s.last.at.Before(notBefore) {
@@ -94,13 +94,13 @@ func (s *singleflight[T]) get(ctx context.Context, notBefore time.Time, question
 	}
 }
 
-// join returns a call that serves notBefore and counts the caller among those who wait for it. The lock is held.
+// join returns a call that serves notBefore and counts the caller among the waiting ones. The lock is held.
 func (s *singleflight[T]) join(ctx context.Context, notBefore time.Time, question ask[T]) *call[T] {
 	c := s.current
 	if c == nil || c.waiting == 0 || c.began.Before(notBefore) {
 		c = s.next
 	}
-	// The call is as urgent as the most urgent of those who wait for it, and so is the one that has to end before it.
+	// The call is as urgent as its most urgent waiting caller, and so is the one that has to end before it.
 	if s.current != nil {
 		cloud.Join(s.current.ctx, ctx)
 	}
@@ -133,7 +133,7 @@ func (s *singleflight[T]) leave(c *call[T]) {
 	}
 }
 
-// run makes one call after the other, as long as somebody waits for one.
+// run makes one call after the other, as long as a caller waits for one.
 func (s *singleflight[T]) run() {
 	for {
 		c := s.begin()
@@ -145,7 +145,7 @@ func (s *singleflight[T]) run() {
 	}
 }
 
-// begin waits until a call is due and returns the next one that somebody still waits for, or nil if nobody waits.
+// begin waits until a call is due and returns the next one that a caller still waits for, or nil if there is none.
 func (s *singleflight[T]) begin() *call[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,7 +165,7 @@ func (s *singleflight[T]) begin() *call[T] {
 	return nil
 }
 
-// awaitDue waits until a call is due, which those who come meanwhile can put off, or until nobody waits for it any more. The lock is
+// awaitDue waits until a call is due, which callers that come meanwhile can put off, or until no caller waits for it. The lock is
 // held, but not while it waits.
 func (s *singleflight[T]) awaitDue(c *call[T]) {
 	if s.due == nil {

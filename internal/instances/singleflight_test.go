@@ -146,7 +146,7 @@ func (panickingInstances) InstanceExists(context.Context, *corev1.Node) (bool, e
 	panic(panicText)
 }
 
-// A panic of the plugin, which its client turns into an error, is an error to whoever asked, and the next one may ask again.
+// A panic of the plugin, which its client turns into an error, is an error to each caller that asked, and the next one may ask again.
 func TestAPanicOfThePluginIsAnError(t *testing.T) {
 	list := func(context.Context, func([]provider.Instance) error) error { panic(panicText) }
 	watch := func(context.Context, func(provider.InstanceEvent) error) error { panic(panicText) }

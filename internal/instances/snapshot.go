@@ -34,7 +34,7 @@ type snapshot struct {
 	flaws *flaws
 }
 
-// entry is one instance. Snapshots share the entries of instances that have not changed, and nobody changes an entry.
+// entry is one instance. Snapshots share the entries of instances that have not changed, and an entry is never changed.
 type entry struct {
 	provider.Instance
 	// listing is the number of the last listing that showed it. It belongs to the listings, of which there is one at a time.
@@ -50,7 +50,7 @@ func newSnapshot(size int) *snapshot {
 	}
 }
 
-// newEntry copies what a provider showed, so that it can be kept: the provider may reuse its memory. Strings that many
+// newEntry copies what a provider showed, so it can be kept: the provider may reuse its memory. Strings that many
 // instances have in common are kept once.
 func newEntry(instance provider.Instance) *entry {
 	metadata := &instance.InstanceMetadata
@@ -226,7 +226,7 @@ func conclusive(observation Observation, err error, at, asked time.Time) bool {
 // kept but that; so a listing never holds the instances twice, and one that shows nothing new costs no memory.
 type assembly struct {
 	before *snapshot
-	// number is that of the listing, greater than that of any before it.
+	// number is the listing's, greater than the number of any before it.
 	number uint64
 	same   int
 	most   limits

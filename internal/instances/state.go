@@ -108,7 +108,7 @@ func (p *perNode) state(ctx context.Context, node *corev1.Node, there Observatio
 		}
 	}
 	switch {
-	case gone: // contradicts the answer before, so that nothing is known
+	case gone: // contradicts the answer before, so nothing is known
 		return Observation{}, err
 	case err != nil:
 		return without(there), err
@@ -152,7 +152,7 @@ func (p *perNode) exists(ctx context.Context, node *corev1.Node) (Observation, e
 	return observation, nil
 }
 
-// instanceExists returns the provider ID too by which it asked, so that the question whether the instance runs need not find it out
+// instanceExists returns the provider ID too by which it asked, so the question whether the instance runs need not find it out
 // again.
 func (p *perNode) instanceExists(ctx context.Context, node *corev1.Node) (exists bool, providerID string, err error) {
 	instances, v2, err := p.instances()

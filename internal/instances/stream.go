@@ -168,7 +168,7 @@ func (s *stream) run(ctx context.Context) {
 	}
 }
 
-// newBackoff returns the pauses between watches: 1 s, doubling to 1 min and a bit more, so that replicas do not come together.
+// newBackoff returns the pauses between watches: 1 s, doubling to 1 min and a bit more, so replicas do not come together.
 func newBackoff() *wait.Backoff {
 	return &wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 10, Cap: longestPause}
 }
@@ -259,7 +259,7 @@ func (s *session) take(event provider.InstanceEvent) error {
 		s.leaveOut(&event.Instance, problem, err)
 		return mostListed.allow(len(s.snapshot.byProviderID)+len(s.leftOut), s.snapshot.bytes+s.leftOutBytes)
 	case problem != "":
-		return nil // that one is not left out any more
+		return nil // that one is no longer left out
 	}
 	if !set {
 		s.snapshot.remove(id)

@@ -119,7 +119,7 @@ func (c *watchCloud) tell(event provider.InstanceEvent) {
 		for _, w := range c.watchers {
 			select {
 			case w.events <- event:
-			default: // one that nobody reads any more
+			default: // one that is no longer read
 			}
 		}
 	})

@@ -24,7 +24,7 @@ import (
 
 const host = "http://apiserver.example.com"
 
-// apiServer is an API server with nodes. It is a RoundTripper, so that it works in virtual time.
+// apiServer is an API server with nodes. It is a RoundTripper, so it works in virtual time.
 type apiServer struct {
 	mu sync.Mutex
 	// outage returns the answer to a request, nil from both if the API server answers as usual.

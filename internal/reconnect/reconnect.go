@@ -19,7 +19,7 @@ import (
 
 // HTTPClient returns an HTTP client for clients whose requests are lists and watches of informers. A GET that gets no answer, or an answer
 // that the server is at fault (5xx), is repeated until it is answered or its context ends. After 5 minutes, 30 seconds if the API server itself
-// says that it fails, the failure is returned, so that client-go counts and logs it. Other requests are sent as they are.
+// says that it fails, the failure is returned, so client-go counts and logs it. Other requests are sent as they are.
 func (m *Monitor) HTTPClient(config *rest.Config) (*http.Client, error) {
 	config = rest.CopyConfig(config)
 	if config.UserAgent == "" {
@@ -78,7 +78,7 @@ type statusError struct {
 
 func (e *statusError) Error() string { return fmt.Sprintf("GET %s: %s", e.path, e.status) }
 
-// drainLimit is how much of an answer that nobody needs is read, in bytes, so that its connection can be used again.
+// drainLimit is how much of an answer that nobody needs is read, in bytes, so its connection can be used again.
 const drainLimit = 64 << 10
 
 // drain ends an answer that nobody needs, if there is one.

@@ -1,7 +1,7 @@
 // Package secrets keeps the credentials that this process was given out of what plugins say. A plugin is given the cloud config and the
 // environment; an error of its own, or of the SDK below it, may repeat a password of these, and errors become events that many people read.
 //
-// What is replaced are exact values, so that nothing is guessed: those of keys that name a credential. ADR 58 says what that leaves.
+// What is replaced are exact values, so nothing is guessed: those of keys that name a credential. ADR 58 says what that leaves.
 package secrets
 
 import (

@@ -15,7 +15,7 @@ func TestExampleProvider(t *testing.T) {
 	}
 	for _, args := range [][]string{{"build", "-o", t.TempDir(), "./..."}, {"test", "-count=1", "-v", "./..."}} {
 		command := exec.CommandContext(t.Context(), "go", args...)
-		command.Env = append(os.Environ(), "CGO_ENABLED=0") // as programs are shipped, so that the build cache has it
+		command.Env = append(os.Environ(), "CGO_ENABLED=0") // as programs are shipped, so the build cache has it
 		command.Dir = "../../examples/provider"
 		output, err := command.CombinedOutput()
 		if err != nil {

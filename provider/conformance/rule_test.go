@@ -66,7 +66,7 @@ func comments(t *testing.T, module, files string) string {
 func TestReferenceIsUpToDate(t *testing.T) {
 	const file = "../../docs/reference/conformance.md"
 	command := exec.CommandContext(t.Context(), "go", "run", "../../dev/docgen/rules", "--check", "--file", file)
-	command.Env = append(os.Environ(), "CGO_ENABLED=0") // as programs are shipped, so that the build cache has it
+	command.Env = append(os.Environ(), "CGO_ENABLED=0") // as programs are shipped, so the build cache has it
 	if output, err := command.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, output)
 	}

@@ -230,7 +230,7 @@ func lookAtReads(ctx context.Context, t *trial) (Finding, error) {
 }
 
 // readAtOnce has as many callers make the same call at the same time, one call after the other, and then all of them. Between the callers
-// nothing is in order then, so that the race detector takes no accident for one.
+// nothing is in order then, so the race detector takes no accident for one.
 func (t *trial) readAtOnce(ctx context.Context, callers int) error {
 	instances, err := t.instances(ctx, t.some())
 	if err != nil {

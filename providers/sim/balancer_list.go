@@ -12,7 +12,7 @@ import (
 )
 
 // balancerWrites is how many writes to load balancers may be under way at once. The cloud refuses one that rests on an outdated
-// generation, so that none is lost.
+// generation, so none is lost.
 const balancerWrites = 8
 
 // listBalancers lists the load balancers of a cluster, all of them or an error. Their targets are instances: where any has one,

@@ -46,7 +46,7 @@ type Config struct {
 	ClusterName string `json:"clusterName,omitempty"`
 	// Region is where load balancers are created. Instances are found in every region. Required.
 	Region string `json:"region"`
-	// Watch says that instances are watched, so that they need not be listed again and again.
+	// Watch says that instances are watched, so they need not be listed again and again.
 	Watch bool `json:"watch,omitempty"`
 	// MaxRoutes is how many routes the cloud takes for this cluster; zero means that it is not known.
 	MaxRoutes int `json:"maxRoutes,omitempty"`

@@ -8,7 +8,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
-// change is provider.Capabilities.ChangeRoutes. The cloud finds the targets by their names, so that a batch is one call of it.
+// change is provider.Capabilities.ChangeRoutes. The cloud finds the targets by their names, so a batch is one call of it.
 func (c routes) change(ctx context.Context, clusterName string, changes []provider.RouteChange) ([]error, error) {
 	asked := make([]api.RouteChange, len(changes))
 	for i, change := range changes {

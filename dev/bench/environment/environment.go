@@ -79,7 +79,7 @@ func Open(ctx context.Context, options Options) (*Environment, error) {
 	return e, nil
 }
 
-// inMemory returns a directory that is in memory, so that no variant waits for a disk. Empty if there is no such directory.
+// inMemory returns a directory that is in memory, so no variant waits for a disk. Empty if there is no such directory.
 func inMemory() string {
 	const shared = "/dev/shm"
 	var stat syscall.Statfs_t

@@ -43,7 +43,7 @@ func (e *Environment) JoinAside(ctx context.Context, first, count int) error {
 	})
 }
 
-// AddInitialized creates nodes as they are after their initialization, so that there is nothing to do for them.
+// AddInitialized creates nodes as they are after their initialization, so there is nothing to do for them.
 func (e *Environment) AddInitialized(ctx context.Context, count int) error {
 	return e.createNodes(ctx, 1, count, initialized)
 }

@@ -128,7 +128,7 @@ type Curve struct {
 type Point struct {
 	Nodes int
 	Value float64
-	// Open says that the scenario was given up, so that the value says little.
+	// Open says that the scenario was given up, so the value says little.
 	Open bool
 }
 

@@ -94,7 +94,7 @@ func entrySize(size Size) EntrySize {
 	}
 }
 
-// Encode returns the entry as JSON with a line for each result, so that a difference of two files can be read.
+// Encode returns the entry as JSON with a line for each result, so a difference of two files can be read.
 func (e Entry) Encode() ([]byte, error) {
 	results := e.Results
 	e.Results = []EntryResult{}

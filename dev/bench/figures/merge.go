@@ -35,7 +35,7 @@ func (r Report) Merge(part Report, order []string) (Report, error) {
 	return r, nil
 }
 
-// comparable returns an error that names everything in which another report differs, so that its figures do not belong
+// comparable returns an error that names everything in which another report differs, so its figures do not belong
 // beside these.
 func (r Report) comparable(other Report) error {
 	var differ []string

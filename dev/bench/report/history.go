@@ -12,7 +12,7 @@ import (
 // HistoryChartFile is the file of the chart of the history, beside those of Charts.
 const HistoryChartFile = "history.svg"
 
-// The lines of the page between which the history stands, so that a release can be named without measuring again.
+// The lines of the page between which the history stands, so a release can be named without measuring again.
 const (
 	historyBegins = "<!-- The history begins. -->\n"
 	historyEnds   = "<!-- The history ends. -->\n"

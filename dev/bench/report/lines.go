@@ -153,7 +153,7 @@ func (l Lines) x(place int) float64 {
 	return panelAxis + panelInset + (panelPlot-2*panelInset)*float64(place)/float64(len(l.Ticks)-1)
 }
 
-// tickStep is how many places share one text, so that texts do not touch.
+// tickStep is how many places share one text, so texts do not touch.
 func (l Lines) tickStep() int {
 	longest := 0
 	for _, text := range l.Ticks {

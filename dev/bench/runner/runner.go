@@ -46,7 +46,7 @@ type Options struct {
 	Flags []string
 	// Display shows how far it is.
 	Display *progress.Display
-	// Save is called with the report after each stage, so that a run that is ended early leaves what it has.
+	// Save is called with the report after each stage, so a run that is ended early leaves what it has.
 	Save func(figures.Report) error
 }
 

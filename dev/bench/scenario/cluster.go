@@ -92,7 +92,7 @@ func serve(ctx context.Context, e *environment.Environment, size figures.Size, _
 	return e.AwaitAddresses(ctx, size.Services)
 }
 
-// loseMachines changes the cloud: of the machines, half are gone and half are off. Their nodes still seem ready, so that no
+// loseMachines changes the cloud: of the machines, half are gone and half are off. Their nodes still seem ready, so no
 // manager asks.
 func loseMachines(ctx context.Context, e *environment.Environment, size figures.Size) error {
 	if err := e.AwaitQuiet(ctx); err != nil {

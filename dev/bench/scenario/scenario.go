@@ -61,7 +61,7 @@ type Scenario struct {
 	Again func(ctx context.Context, e *environment.Environment, size figures.Size) error
 	// Once are the variants that have one round all the same.
 	Once []string
-	// Rests says that nothing happens, so that nothing can be left to do.
+	// Rests says that nothing happens, so nothing can be left to do.
 	Rests bool
 }
 

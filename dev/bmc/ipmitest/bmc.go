@@ -162,7 +162,7 @@ func (b *BMC) ipmitool(arguments ...string) (string, error) {
 	return strings.TrimSpace(string(output)), err
 }
 
-// Kill ends the BMC: it does not answer any more.
+// Kill ends the BMC: it no longer answers.
 func (b *BMC) Kill() {
 	if b.run.ProcessState == nil {
 		_ = b.run.Process.Kill()

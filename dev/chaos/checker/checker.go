@@ -85,7 +85,7 @@ func (c *Checker) Passed(rule string) {
 	c.checked[rule]++
 }
 
-// Disturbs says that the fixture is about to change a node or a Service, by its UID, so that managers may know of it before the watch
+// Disturbs says that the fixture is about to change a node or a Service, by its UID, so managers may know of it before the watch
 // that feeds the checker does.
 func (c *Checker) Disturbs(at time.Duration, uid string) {
 	c.mu.Lock()

@@ -47,7 +47,7 @@ const (
 )
 
 // The environment variables of a manager. QuirksFile names the file with the quirks that the plugin has, and Singly, if it is not empty,
-// has the plugin declare no lists, so that the manager asks for one object after the other.
+// has the plugin declare no lists, so the manager asks for one object after the other.
 const (
 	QuirksFile = "MOORING_CHAOS_QUIRKS"
 	Singly     = "MOORING_CHAOS_SINGLY"

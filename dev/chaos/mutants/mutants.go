@@ -1,4 +1,4 @@
-// Package mutants changes the manager in one place each, so that it breaks a promise, and holds the chaos run to find that. What it
+// Package mutants changes the manager in one place each, so it breaks a promise, and holds the chaos run to find that. What it
 // changes is a copy that only the compiler sees: "go build -overlay". The checkout is not touched.
 package mutants
 

@@ -17,7 +17,7 @@ import (
 const foreign = "foreign-1"
 
 // makeForeign makes a node, a Service, a load balancer and a route of somebody else. The node is silent and its instance unknown to the
-// cloud, and the route is to a range that no node has, so that a manager which took them for its own would delete them.
+// cloud, and the route is to a range that no node has, so a manager which took them for its own would delete them.
 func makeForeign(ctx context.Context, env *environment) error {
 	spec := cloudsim.DefaultInstance(1)
 	spec.Name, spec.Addresses = foreign, nil

@@ -35,7 +35,7 @@ type record struct {
 	mu      sync.Mutex
 }
 
-// serve has the cloud do a call. Writes come one after the other, so that the checker sees their effects in their order.
+// serve has the cloud do a call. Writes come one after the other, so the checker sees their effects in their order.
 func (c *record) serve(by string, r *http.Request, asked call) *httptest.ResponseRecorder {
 	answer := httptest.NewRecorder()
 	r.Body = io.NopCloser(bytes.NewReader(asked.body))

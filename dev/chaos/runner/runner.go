@@ -46,7 +46,7 @@ type Options struct {
 	Flags, Env []string
 	// Watch says that the managers watch instances and change targets by differences.
 	Watch bool
-	// Singly says that the plugin declares no lists, so that managers ask for one instance and one load balancer after the other.
+	// Singly says that the plugin declares no lists, so managers ask for one instance and one load balancer after the other.
 	Singly bool
 	// SampleEvery is how often the metrics of the leader are read; zero is never.
 	SampleEvery time.Duration

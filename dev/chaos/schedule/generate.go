@@ -15,7 +15,7 @@ type Size struct {
 	Nodes, Services int
 	// Pause is the mean time between two operations.
 	Pause time.Duration
-	// Longest bounds how long an operation lasts, so that a short schedule has more than one.
+	// Longest bounds how long an operation lasts, so a short schedule has more than one.
 	Longest time.Duration
 	// Calm says that there are no faults and no mass events, only users, kubelets and machines.
 	Calm bool
@@ -39,7 +39,7 @@ func Soak() Size {
 // massEvery is how many operations on nodes or Services there are for one that concerns half of them at once.
 const massEvery = 12
 
-// generator draws operations. It knows roughly what exists, so that most of them have something to act on.
+// generator draws operations. It knows roughly what exists, so most of them have something to act on.
 type generator struct {
 	random          *rand.Rand
 	size            Size

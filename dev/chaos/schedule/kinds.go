@@ -155,7 +155,7 @@ var cloudFaults = []Kind{
 	{Name: CloudHang, Scope: All, Sentence: "calls get no answer", weight: 6, make: anyCall(15), Required: []string{ArgOperation, ArgFor}, Optional: []string{ArgObject}},
 	{Name: CloudSlow, Scope: All, Sentence: "calls take a second longer", weight: 3, make: anyCall(15), Required: []string{ArgOperation, ArgFor}, Optional: []string{ArgObject}},
 	{Name: CloudEmpty, Scope: All, Sentence: "lists are empty, and well-formed", weight: 5, make: lists(15), Required: []string{ArgOperation, ArgFor}},
-	// Believed for as long as --node-deletion-min-denial-time says, so that a lie about some instances is shorter: see ADR 85.
+	// Believed for as long as --node-deletion-min-denial-time says, so a lie about some instances is shorter: see ADR 85.
 	{Name: CloudPartial, Scope: All, Sentence: "lists lack every third element, and say that they are whole", weight: 4, make: lists(3), Required: []string{ArgOperation, ArgFor}},
 	{Name: CloudStale, Scope: All, Sentence: "lists are as they were when this began", weight: 4, make: lists(3), Required: []string{ArgOperation, ArgFor}},
 	{Name: CloudDuplicate, Scope: All, Sentence: "lists have every element twice", weight: 3, make: lists(15), Required: []string{ArgOperation, ArgFor}},

@@ -1,4 +1,4 @@
-// Command build-controlplane builds the control plane that tests and the demo run, so that a later start finds it in the
+// Command build-controlplane builds the control plane that tests and the demo run, so a later start finds it in the
 // cache. It prints the directory of the programs.
 //
 //	build-controlplane [-parts PART,...] [-version VERSION]

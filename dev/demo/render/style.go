@@ -32,7 +32,7 @@ func (s Style) paint(look lipgloss.Style, text string) string {
 	return look.Render(text)
 }
 
-// The looks use the sixteen colors of the terminal's own palette, so that they fit its background.
+// The looks use the sixteen colors of the terminal's own palette, so they fit its background.
 var (
 	lookStrong = lipgloss.NewStyle().Bold(true)
 	lookFaint  = lipgloss.NewStyle().Faint(true)

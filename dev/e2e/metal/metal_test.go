@@ -176,7 +176,7 @@ func (s *scene) upgraded(t *testing.T) {
 	s.requireNoEvent(t, monitor, before)
 }
 
-// cutOff takes the API server away for longer than a lease lasts. The replica that led may not lead any more; both go on announcing,
+// cutOff takes the API server away for longer than a lease lasts. The replica that led may no longer lead; both go on announcing,
 // and probing: a node that fails meanwhile is taken out, and comes back.
 func (s *scene) cutOff(t *testing.T) {
 	leader := s.leader(t)
@@ -342,7 +342,7 @@ func (s *scene) probeQuickly(t *testing.T) {
 	})
 }
 
-// proxyDies: its rules go on working, so that nobody is harmed whose Service has other nodes.
+// proxyDies: its rules go on working, so nobody is harmed whose Service has other nodes.
 func (s *scene) proxyDies(t *testing.T) {
 	begin := time.Now()
 	s.machines[1].proxy.Kill()

@@ -38,7 +38,7 @@ func Programs(kinds ...Kind) []string {
 }
 
 // Dirs are the directories of this machine that routers write to whatever their configuration says, for the options of a sandbox. FRR makes
-// a directory below. What is hidden is one that is there on every machine, so that sandboxes which run at the same time do not
+// a directory below. What is hidden is one that is there on every machine, so sandboxes which run at the same time do not
 // make and remove each other's.
 func Dirs() []string { return []string{"/var/tmp"} }
 

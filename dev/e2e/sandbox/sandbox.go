@@ -1,4 +1,4 @@
-// Package sandbox runs a test in Linux namespaces of its own, so that programs which expect a machine to themselves can run
+// Package sandbox runs a test in Linux namespaces of its own, so programs which expect a machine to themselves can run
 // without touching this one: their network is a segment inside the sandbox, their processes and mounts end with it, and
 // the kernel settings that they see are files.
 //
@@ -35,7 +35,7 @@ const (
 	insideVariable = "MOORING_TEST_SANDBOX"
 	// requireVariable, set to 1, makes a test fail that otherwise would be skipped.
 	requireVariable = "MOORING_REQUIRE_ALL"
-	// prefix starts the name of each sandbox's directory, so that one that a killed test left behind can be recognized.
+	// prefix starts the name of each sandbox's directory, so one that a killed test left behind can be recognized.
 	prefix = "mooring-sandbox-"
 )
 
@@ -149,7 +149,7 @@ func reenter(t *testing.T, options Options, furniture furniture) error {
 	return err
 }
 
-// copyLines marks each line, so that the inner test's report is not taken for one of the outer test.
+// copyLines marks each line, so the inner test's report is not taken for one of the outer test.
 func copyLines(to io.Writer, from io.Reader) {
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, 1<<20)

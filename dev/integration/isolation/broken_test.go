@@ -10,7 +10,7 @@ import (
 )
 
 // TestOnlyTheBrokenFail has nobody ask the cloud for a while but those whose calls fail. Each scenario has a manager of
-// its own, so that no node of the other one is a reason to ask.
+// its own, so no node of the other one is a reason to ask.
 func TestOnlyTheBrokenFail(t *testing.T) {
 	t.Parallel()
 	for name, scenario := range map[string]func(*testing.T, *manager){

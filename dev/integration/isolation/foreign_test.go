@@ -7,7 +7,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/integration/faulty"
 )
 
-// TestForeignNodes has a provider that declares no schemes, so that it is asked for the nodes of another cloud, and answers with
+// TestForeignNodes has a provider that declares no schemes, so it is asked for the nodes of another cloud, and answers with
 // plain errors.
 func TestForeignNodes(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,7 @@ func TestListsPanic(t *testing.T) {
 	for _, object := range []string{broken, ""} {
 		m.cloud.Fault("WatchInstances", object, pluginfault.Panic("panic in a watch"))
 		m.cloud.Fault("ListInstances", object, pluginfault.Panic("panic in a list"))
-		m.cloud.StartInstance(broken) // so that the watch has something to say
+		m.cloud.StartInstance(broken) // so the watch has something to say
 		m.awaitFaults(t, 1, "WatchInstances", object)
 		waiting = append(waiting, m.instance(t, "waiting-"+strconv.Itoa(len(waiting))))
 		m.awaitFaults(t, 1, "ListInstances", object)

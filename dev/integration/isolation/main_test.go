@@ -28,7 +28,7 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// The scenarios wait most of the time, so that all of them run at once on any machine.
+	// The scenarios wait most of the time, so all of them run at once on any machine.
 	if err := flag.Set("test.parallel", "100"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

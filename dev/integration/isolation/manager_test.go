@@ -51,7 +51,7 @@ var parsing sync.Mutex
 // scheme of its provider IDs.
 func start(t *testing.T, name string, o faulty.Options, args ...string) *manager {
 	t.Helper()
-	name += "-" + utilrand.String(5) // so that a test can run again on the same control plane
+	name += "-" + utilrand.String(5) // so a test can run again on the same control plane
 	if o.Schemes == nil {
 		o.Schemes = []string{name}
 	}

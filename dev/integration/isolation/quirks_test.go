@@ -21,7 +21,7 @@ import (
 )
 
 // TestQuirks has providers do what real ones did to nodes and Services: see dev/docs/quirks.md. It runs ahead of the
-// other tests, which are parallel, so that its managers are not beside all of theirs.
+// other tests, which are parallel, so its managers are not beside all of theirs.
 func TestQuirks(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"all at once":                   quirksAtOnce,

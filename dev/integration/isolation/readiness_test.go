@@ -12,7 +12,7 @@ import (
 // bound is how many calls of a kind may hang.
 const bound = 256
 
-// TestAbandonedCallsAreBounded lets calls hang until the manager does not bear any more of them. It says so and lives on, and is
+// TestAbandonedCallsAreBounded lets calls hang until the manager bears no more of them. It says so and lives on, and is
 // ready again when they have returned.
 func TestAbandonedCallsAreBounded(t *testing.T) {
 	t.Parallel()

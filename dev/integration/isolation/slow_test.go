@@ -26,7 +26,7 @@ func TestSlowWrites(t *testing.T) {
 	}
 }
 
-// Services whose load balancers take long and fail leave the others their turn. One write takes 3 s, so that they keep the one
+// Services whose load balancers take long and fail leave the others their turn. One write takes 3 s, so they keep the one
 // place busy for longer than the limit.
 func slowLoadBalancers(t *testing.T, m *manager) {
 	const services = 6

@@ -90,7 +90,7 @@ func instanceNamed(name string) api.InstanceSpec {
 	return spec
 }
 
-// touchUntilInitialized changes a node until it is initialized, so that it does not wait out its pause.
+// touchUntilInitialized changes a node until it is initialized, so it does not wait out its pause.
 func touchUntilInitialized(t *testing.T, name string) {
 	t.Helper()
 	touched := 0

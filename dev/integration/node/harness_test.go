@@ -113,7 +113,7 @@ func deleteNodes(t *testing.T, joined []nodeagent.Options) {
 
 func named(name string) nodeagent.Options { return nodeagent.Options{Name: name} }
 
-// inPool puts a node into a pool, so that tests whose managers have different pools can run side by side.
+// inPool puts a node into a pool, so tests whose managers have different pools can run side by side.
 func inPool(pool string, o nodeagent.Options) nodeagent.Options {
 	o.Labels = map[string]string{"pool": pool}
 	return o

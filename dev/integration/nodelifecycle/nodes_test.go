@@ -213,7 +213,7 @@ func waitForEvent(t testing.TB, name, beginning string) {
 	harness.WaitForEvent(t, admin, nodelifecycle.Name, name, "", beginning)
 }
 
-// forgetDeletions removes the deletion log, so that a test begins with all that its limit allows.
+// forgetDeletions removes the deletion log, so a test begins with all that its limit allows.
 func forgetDeletions(t *testing.T) {
 	t.Helper()
 	err := admin.CoordinationV1().Leases("kube-system").Delete(t.Context(), lease, metav1.DeleteOptions{})

@@ -72,7 +72,7 @@ func (m machines) turn(t *testing.T, name, state string) {
 	replace(t, m.power(name), state+"\n")
 }
 
-// replace writes a file so that nobody reads half of it.
+// replace writes a file so nobody reads half of it.
 func replace(t *testing.T, path, text string) {
 	t.Helper()
 	must.NoError(t, os.WriteFile(path+".new", []byte(text), 0o600))
@@ -142,7 +142,7 @@ func machineSteps(m machines) []step {
 	}
 }
 
-// addressSteps are what becomes of Services. There are two namespaces, so that a right to one of them would not do.
+// addressSteps are what becomes of Services. There are two namespaces, so a right to one of them would not do.
 func addressSteps() []step {
 	services := []types.NamespacedName{{Namespace: "harbor", Name: "pier"}, {Namespace: "marina", Name: "quay"}}
 	return []step{

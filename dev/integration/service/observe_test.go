@@ -54,7 +54,7 @@ func readiness(s *corev1.Service) string {
 	return ""
 }
 
-// waitGone polls until a Service does not exist any more.
+// waitGone polls until a Service no longer exists.
 func waitGone(t testing.TB, name string) {
 	t.Helper()
 	poll.Until(t, "service "+name+" is gone", func(ctx context.Context) error {

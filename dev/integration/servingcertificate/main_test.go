@@ -21,7 +21,7 @@ var (
 	admin   *kubernetes.Clientset
 )
 
-// anyoneAsks lets those make requests whom the node authorizer does not know, so that it is up to the controller to refuse them.
+// anyoneAsks lets those make requests whom the node authorizer does not know, so it is up to the controller to refuse them.
 const anyoneAsks = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole

@@ -79,7 +79,7 @@ func stop(t testing.TB, cluster *localcluster.Cluster, temporary bool) {
 	}
 }
 
-// WithControllerManager runs kube-controller-manager too. It looks at the health of nodes every second, so that a test
+// WithControllerManager runs kube-controller-manager too. It looks at the health of nodes every second, so a test
 // need not wait for its default of 5 s.
 func WithControllerManager(options *localcluster.Options) {
 	options.ControllerManager = true

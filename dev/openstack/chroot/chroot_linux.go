@@ -123,7 +123,7 @@ func (r *Room) enterRoot(command *exec.Cmd, wanted Command) {
 // enter has the calling thread, which is never unlocked, start its next program in the room.
 func (r *Room) enter(command *exec.Cmd, wanted Command) error {
 	r.enterRoot(command, wanted)
-	// The first process dies with this one, and the others with it. A process sees no parent that is outside of its namespace, so that
+	// The first process dies with this one, and the others with it. A process sees no parent that is outside of its namespace, so
 	// the runtime would take this one for dead already.
 	command.SysProcAttr.Pdeathsig = 0
 	if err := unix.Unshare(unix.CLONE_FS); err != nil { // a thread that shares these attributes cannot change its mounts

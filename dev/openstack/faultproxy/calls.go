@@ -85,7 +85,7 @@ func (c Counts) String() string {
 // id is a segment of a path that names one object: a UUID with or without hyphens, or a number.
 var id = regexp.MustCompile(`^([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32}|[0-9]+)$`)
 
-// Template returns a path with {id} in the place of its IDs, so that calls for different objects count as one kind.
+// Template returns a path with {id} in the place of its IDs, so calls for different objects count as one kind.
 func Template(path string) string {
 	segments := strings.Split(path, "/")
 	for i, segment := range segments {

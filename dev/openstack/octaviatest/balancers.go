@@ -317,7 +317,7 @@ func (c *Cloud) delete(r *http.Request, _ Object) (int, any) {
 	return http.StatusNoContent, nil
 }
 
-// loseMonitor takes the monitor from a pool. The driver ovn then reports the first pool of the load balancer, whichever it was, so that any
+// loseMonitor takes the monitor from a pool. The driver ovn then reports the first pool of the load balancer, whichever it was, so any
 // other stays pending.
 func (c *Cloud) loseMonitor(id, lb string) {
 	pool := c.objects[Pools][id]

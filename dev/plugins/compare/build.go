@@ -11,7 +11,7 @@ import (
 )
 
 // Build compiles a main package of the test's module, such as "./cmd/reference-ccm", and returns the program's path. It is
-// compiled as `mooring build` compiles, so that both share what the go tool has cached.
+// compiled as `mooring build` compiles, so both share what the go tool has cached.
 func Build(t testing.TB, main string) string {
 	t.Helper()
 	return build(t, ".", main)

@@ -17,10 +17,10 @@ import (
 const (
 	// stepDeadline bounds a step: until its condition holds, and again until both managers have come to the same.
 	stepDeadline = 3 * poll.Deadline
-	// calm is for how long nothing may have changed when a step ends, so that what comes late is seen.
+	// calm is for how long nothing may have changed when a step ends, so what comes late is seen.
 	calm = 2 * time.Second
 	// Refresh is how often both managers compare nodes that are initialized with the cloud, unless a scenario's flags say otherwise:
-	// more often than a step is calm for, so that what comes and goes with every refresh is seen.
+	// more often than a step is calm for, so what comes and goes with every refresh is seen.
 	Refresh = time.Second
 	// pollInterval is how often both environments are looked at.
 	pollInterval = 100 * time.Millisecond
@@ -43,7 +43,7 @@ type Scenario[C Cloud] struct {
 	Rights []byte
 	// Normalize replaces what is random in a text, besides UIDs of Nodes and Services. Nil replaces nothing.
 	Normalize func(string) string
-	// Parallel says that the plugin changes the cloud from several goroutines, so that the order of the changes within a step
+	// Parallel says that the plugin changes the cloud from several goroutines, so the order of the changes within a step
 	// says nothing.
 	Parallel bool
 	// Steps are run in their order, each in both environments at once. The first one that fails ends the scenario.

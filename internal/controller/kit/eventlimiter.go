@@ -58,7 +58,7 @@ func (l *EventLimiter) Record(recorder record.EventRecorder, object client.Objec
 	return allowed
 }
 
-// clean forgets what may be recorded again anyway, so that objects that are gone take no room. The lock is held.
+// clean forgets what may be recorded again anyway, so objects that are gone take no room. The lock is held.
 func (l *EventLimiter) clean(now time.Time) {
 	if now.Sub(l.cleaned) < EventInterval {
 		return

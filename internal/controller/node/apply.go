@@ -22,7 +22,7 @@ const fieldManager = "cloud-node-controller"
 type writer struct {
 	client client.Client
 	traces *traces
-	// whole reports whether a node is known with all that the API server has of it, so that it may be written back whole. Nil: none is.
+	// whole reports whether a node is known with all that the API server has of it, so it may be written back whole. Nil: none is.
 	whole func(*corev1.Node) bool
 	// denied is set once the API server has said that we may not update nodes.
 	denied *atomic.Bool

@@ -74,7 +74,7 @@ func (r *singleRefresher) run(ctx context.Context) {
 		}
 		lookups.Go(func() {
 			r.lookUp(ctx, node, why)
-			turns.Done(name) // so that a node is never looked up twice at a time
+			turns.Done(name) // so a node is never looked up twice at a time
 			turns.Add(name)
 		})
 	}
@@ -143,7 +143,7 @@ func (r *singleRefresher) lookUp(ctx context.Context, node *corev1.Node, why pac
 	r.metrics.refreshLookups.WithLabelValues(string(why)).Inc()
 	observation, err := r.inventory.Lookup(cloud.WithPriority(ctx, cloud.PriorityRefresh), node, 0)
 	if ctx.Err() != nil {
-		return // we are being stopped, which is nobody's failure
+		return // we are being stopped, which is no failure
 	}
 	if err == nil {
 		r.noteDenial(ctx, node, observation)

@@ -327,7 +327,7 @@ func TestNodesInDoubtAreLookedUpFirst(t *testing.T) {
 	})
 }
 
-// A label that follows its beta label needs no answer, so that writing it is no need either, whatever the cloud says.
+// A label that follows its beta label needs no answer, so writing it is no need either, whatever the cloud says.
 func TestALabelThatFollowsItsBetaLabelIsNoNeed(t *testing.T) {
 	for name, zone := range map[string]string{"as before": "a", "otherwise": "b"} {
 		t.Run(name, func(t *testing.T) {

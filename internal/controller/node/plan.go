@@ -38,7 +38,7 @@ type action struct {
 	target target
 	// after is the node as it shall be, but for what other actions write. It shares with the node before what this one does not write.
 	after *corev1.Node
-	// patch is the difference. It tests all that it rests on, so that it takes effect on the node it was planned for, and only while nobody
+	// patch is the difference. It tests all that it rests on, so it takes effect on the node it was planned for, and only while nobody
 	// else has changed what it changes.
 	patch jsonpatch.Patch
 }
@@ -143,7 +143,7 @@ func followBeta(labels map[string]string) {
 }
 
 // difference turns a node into another one: its provider ID where it has none, its labels, its annotations, and without taints, the last one
-// first, so that the places of the others stay.
+// first, so the places of the others stay.
 func difference(before, after *corev1.Node) jsonpatch.Patch {
 	var patch jsonpatch.Patch
 	if before.Spec.ProviderID != after.Spec.ProviderID {

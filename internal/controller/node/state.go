@@ -133,7 +133,7 @@ func (s *state) changed(node *corev1.Node, now time.Time) {
 
 // answerAge returns how old an answer of the cloud may be by which a node is initialized, where a listing takes a given time. One
 // that was sought after the node gave reason to be looked at will do, however long its turn took to come: a thousand nodes that
-// join together are initialized from one listing. A failure is such a reason, so that no answer makes a node fail twice.
+// join together are initialized from one listing. A failure is such a reason, so no answer makes a node fail twice.
 //
 // A node without provider ID is found by its name, which another machine may have had before. Only an answer that was sought after
 // the node appeared is about this one.

@@ -211,7 +211,7 @@ func (t *traces) forget(name, why string) {
 	t.drop(name, why)
 }
 
-// stop ends what has begun, so that it is not lost.
+// stop ends what has begun, so it is not lost.
 func (t *traces) stop() {
 	if t == nil {
 		return

@@ -47,7 +47,7 @@ type writer struct {
 	limit int
 }
 
-// writes carries plans out. A write outlives the pass that planned it, so that no other node waits for one that hangs.
+// writes carries plans out. A write outlives the pass that planned it, so no other node waits for one that hangs.
 type writes struct {
 	writer
 	// finished has room for one: a task has come to its end since it was last received from.
@@ -225,7 +225,7 @@ func (w writer) patch(ctx context.Context, action action) (string, error) {
 func (w writer) recordOutcome(done result) {
 	node := done.action.node
 	switch {
-	case errors.Is(done.err, context.Canceled): // we are being stopped, which is nobody's failure
+	case errors.Is(done.err, context.Canceled): // we are being stopped, which is no failure
 	case done.action.kind == deleteNode && done.err != nil:
 		w.limiter.Record(w.recorder, object(node), corev1.EventTypeWarning, ReasonDeletingFailed,
 			fmt.Sprintf("Could not delete node %s: %v", node.name, done.err))
@@ -258,7 +258,7 @@ func object(node facts) *corev1.Node {
 }
 
 // taintPatch returns a JSON patch that puts the shutdown taint on a node, or takes it off. It tests the node's identity and
-// all of its taints, so that a taint of somebody else's is never lost.
+// all of its taints, so a taint of somebody else's is never lost.
 func taintPatch(node facts, wanted bool) jsonpatch.Patch {
 	taints := slices.DeleteFunc(slices.Clone(node.taints), isShutdownTaint)
 	if wanted {

@@ -16,7 +16,7 @@ import (
 // annotationDeletions on the Lease of a DeletionLog holds the deletions that count against the limit, as JSON.
 const annotationDeletions = "mooring.dev/node-deletions"
 
-// DeletionLog is where deletions are noted before they happen, so that the limit holds over restarts and changes of the leader:
+// DeletionLog is where deletions are noted before they happen, so the limit holds over restarts and changes of the leader:
 // an annotation on a Lease of its own. The Lease is created when the first deletion is noted.
 //
 // See ADR 21.

@@ -100,7 +100,7 @@ type spending struct {
 }
 
 // recent returns the deletions that still count, none of them from the future: the clock may have been put back. A deletion may happen
-// up to applyTime after it was planned, so that it counts for that much longer than the window.
+// up to applyTime after it was planned, so it counts for that much longer than the window.
 func recent(spent []spending, settings Settings, now time.Time) []spending {
 	counts := settings.Window + settings.applyTime()
 	return slices.DeleteFunc(notAfter(spent, now), func(s spending) bool { return now.Sub(s.At) >= counts })
@@ -219,7 +219,7 @@ func isShutdownTaint(taint corev1.Taint) bool {
 }
 
 // alive reports whether a node's kubelet runs, and so its machine: it is ready, or it says that it is not. Its clock may be wrong, and
-// so may ours, so that a report which we have seen change says more than its time. Whose silence was noticed by
+// so may ours, so a report which we have seen change says more than its time. Whose silence was noticed by
 // kube-controller-manager, which reads the kubelets' Leases, is not alive. See ADR 25.
 func (f facts) alive(now time.Time) bool {
 	switch {

@@ -145,7 +145,7 @@ func (d *dirtyNodes) markChanged() {
 }
 
 const (
-	// quiet is for how long no further node must have come to need a look before a pass begins ahead of its time, so that a rack
+	// quiet is for how long no further node must have come to need a look before a pass begins ahead of its time, so a rack
 	// that loses its power is one pass. gathering bounds the wait for that.
 	quiet     = 500 * time.Millisecond
 	gathering = 2 * time.Second

@@ -302,7 +302,7 @@ func (p polls) await(due map[types.UID]time.Time) {
 	}
 }
 
-// forget drops nodes that are not asked for any more.
+// forget drops nodes that are no longer asked for.
 func (p polls) forget(due map[types.UID]time.Time) {
 	maps.DeleteFunc(p, func(uid types.UID, _ *poll) bool { return due[uid].IsZero() })
 }

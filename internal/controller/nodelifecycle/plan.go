@@ -26,7 +26,7 @@ const (
 )
 
 // guard is what is remembered from pass to pass. It is a value: a plan returns the next one and leaves its own as it was. A
-// new leader begins with no denials, so that every node has to be confirmed anew, and with the deletions of the deletion log.
+// new leader begins with no denials, so every node has to be confirmed anew, and with the deletions of the deletion log.
 type guard struct {
 	denials map[types.UID]denial
 	// affirmed is when the cloud last affirmed an instance of ours, in an observation that could be believed.
@@ -61,7 +61,7 @@ type denial struct {
 type attempt struct {
 	// noted is the time at which spent counts it; zero if it does not count.
 	noted time.Time
-	// since is when it was first noted. It may have happened ever since, so that all further tries count as this one.
+	// since is when it was first noted. It may have happened ever since, so all further tries count as this one.
 	since time.Time
 	// failed is when the last one was planned that failed.
 	failed time.Time
@@ -76,7 +76,7 @@ const (
 	causeAcknowledged cause = "acknowledged"
 )
 
-// actionKind is what is done. Actions are carried out in this order, so that what is held is marked before anything is
+// actionKind is what is done. Actions are carried out in this order, so what is held is marked before anything is
 // deleted.
 type actionKind int
 

@@ -32,7 +32,7 @@ import (
 //	nodes a b                 these nodes join: ready, an hour old, with a provider ID of ours. age=1m makes them as young, scheme=aws
 //	                          gives the provider ID that scheme, scheme=none gives it no scheme, and waits has them wait for
 //	                          their initialization
-//	kubelet silent a b        the kubelets do not report any more; or not-ready: they report that; or ready
+//	kubelet silent a b        the kubelets no longer report; or not-ready: they report that; or ready
 //	cloud denies a b          the cloud has no such instances; or running, stopped, or silent: it says nothing of them
 //	annotate a KEY=VALUE      a user annotates the node
 //	advance 30s               time passes

@@ -245,7 +245,7 @@ func (a action) failed(step kind, err error) error {
 const batchShrink = 4
 
 // batches divides actions among calls: each for itself, or as many in a call as the provider takes. Those that have failed as part
-// of a call that failed as a whole go in smaller company, so that one that cannot be done soon holds up itself alone; those of a call that
+// of a call that failed as a whole go in smaller company, so one that cannot be done soon holds up itself alone; those of a call that
 // hung go alone at once.
 //
 // See ADR 33.

@@ -19,7 +19,7 @@ type kind string
 const (
 	// remove deletes a route that nobody wants.
 	remove kind = "remove"
-	// replace changes a route in place, so that its destination is never without one.
+	// replace changes a route in place, so its destination is never without one.
 	replace kind = "replace"
 	// recreate deletes a route and creates its replacement at once: what is left where the cloud cannot replace. The other
 	// order is not safe: where a route's name follows from its destination or its node, deleting the old one afterwards
@@ -302,7 +302,7 @@ func sameAddresses(a, b []corev1.NodeAddress) bool {
 }
 
 // replaceable returns the route that makes way for a want: first one that still delivers, if only to an old address of the
-// node, so that this one is there until its replacement is. Nil: there is none that may be touched.
+// node, so this one is there until its replacement is. Nil: there is none that may be touched.
 func (p *planner) replaceable(w want) *cloudprovider.Route {
 	rank := func(r *cloudprovider.Route) int {
 		switch {

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// gathering is how long nodes have to be quiet before a pass that they are the reason for, so that there are few passes. A node waits a
+	// gathering is how long nodes have to be quiet before a pass that they are the reason for, so there are few passes. A node waits a
 	// period at the most, as with the reference.
 	gathering = 500 * time.Millisecond
 	// idlePeriods is how many periods pass after a comparison that found nothing to do. The lists that this saves are those that changes of

@@ -311,7 +311,7 @@ func newEvents(recorder record.EventRecorder) *events {
 	return &events{recorder: recorder, reported: map[eventKey]bool{}}
 }
 
-// failed records on a node that its route could not be made. A route that could not be deleted is no node's concern any more.
+// failed records on a node that its route could not be made. A route that could no longer be deleted is no node's concern.
 func (e *events) failed(action action, err error) {
 	if action.want != nil && e.failures.Allow(action.want.uid, ReasonFailedToCreateRoute, time.Now()) {
 		e.warn(*action.want, ReasonFailedToCreateRoute, fmt.Sprintf("Could not make the route to %s: %v", action.want.cidr, err))
@@ -326,7 +326,7 @@ func (e *events) waiting(action action, reason string) {
 	}
 }
 
-// record writes what is new among the notices of a plan. What is not among them any more may be said again later.
+// record writes what is new among the notices of a plan. What is no longer among them may be said again later.
 func (e *events) record(notices []notice) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

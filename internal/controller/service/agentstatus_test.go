@@ -14,7 +14,7 @@ import (
 )
 
 // echoPlugin returns for a Service named "agent" the status that it was given, and leaves it to an agent to fill that in, as the plugins
-// of kube-vip and Harvester do, and that of DigitalOcean for a load balancer that it is to disown.
+// of kube-vip and Harvester do, and DigitalOcean's for a load balancer that it is to disown.
 type echoPlugin struct{ *memoryCloud }
 
 func (p echoPlugin) EnsureLoadBalancer(ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node) (
@@ -68,7 +68,7 @@ func fill(addresses ...string) func(*corev1.Service) {
 }
 
 // The address that an agent has written stays, whatever happens to the nodes, to the Service and to the manager. Beside it, a Service
-// whose plugin gives addresses keeps that of the plugin.
+// whose plugin gives addresses keeps the plugin's.
 func TestTheAddressOfAnAgentStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := startEngine(t, 1)

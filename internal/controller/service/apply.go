@@ -135,8 +135,8 @@ func (a *applier) remove(ctx context.Context, service *corev1.Service) error {
 	return fmt.Errorf("failed to delete load balancer: %w", err)
 }
 
-// get asks for the load balancer of a Service. It changes nothing, and so waits for nobody. An error says that there is none only if it is
-// one of those that name the load balancer; a 404 of the Kubernetes API may be about the Secret with the plugin's credentials.
+// get asks for the load balancer of a Service. It changes nothing, and so waits for no other call. An error says that there is none only if it is
+// an error that names the load balancer; a 404 of the Kubernetes API may be about the Secret with the plugin's credentials.
 func (a *applier) get(ctx context.Context, service *corev1.Service) (status *corev1.LoadBalancerStatus, exists bool, err error) {
 	status, exists, err = a.balancer.GetLoadBalancer(ctx, a.clusterName, service.DeepCopy()) // plugins exist that write to it
 	if errors.Is(err, cloudprovider.ImplementedElsewhere) || errors.Is(err, provider.ErrInstanceNotFound) {
@@ -173,7 +173,7 @@ func (a *applier) write(ctx context.Context, act action) (result, error) {
 	}
 }
 
-// cameTooLate reports whether a patch failed because the Service may not be any more what it was planned for. By 409 the API server says so
+// cameTooLate reports whether a patch failed because the Service may no longer be what it was planned for. By 409 the API server says so
 // itself. A 404 does not prove that the Service was deleted: a proxy answers it too, and the cache shows deletions. By 422 the API server says
 // that another Service has the UID, or that a Service which is being deleted takes no finalizers. Refusals by admission have this code too,
 // and name no field.

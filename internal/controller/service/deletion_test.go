@@ -194,7 +194,7 @@ func TestADeletionThatLeavesParts(t *testing.T) {
 	}
 }
 
-// The same holds for a load balancer without a Service: though it is not listed any more, its deletion is repeated.
+// The same holds for a load balancer without a Service: though it is no longer listed, its deletion is repeated.
 func TestAnOrphanThatLeavesParts(t *testing.T) {
 	for _, failures := range []int{1, 3} {
 		t.Run(fmt.Sprint(failures), func(t *testing.T) {

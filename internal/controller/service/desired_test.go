@@ -18,7 +18,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/names"
 )
 
-// serviceWith returns a Service of type LoadBalancer that nobody has taken on yet, with edits.
+// serviceWith returns a Service of type LoadBalancer that no controller has taken on yet, with edits.
 func serviceWith(edits ...func(*corev1.Service)) *corev1.Service {
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-1"},
@@ -235,7 +235,7 @@ type nodeChange struct {
 	want bool
 }
 
-// nodeChanges are those that the reference's tests name, and some more.
+// nodeChanges are the changes that the reference's tests name, and some more.
 func nodeChanges() map[string]nodeChange {
 	going := tainted("ToBeDeletedByClusterAutoscaler")
 	ready, notReady := condition(corev1.NodeReady, corev1.ConditionTrue), condition(corev1.NodeReady, corev1.ConditionFalse)

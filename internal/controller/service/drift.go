@@ -32,7 +32,7 @@ const (
 	slowRepair = time.Hour
 )
 
-// driftGone is the difference of a load balancer that is not there any more.
+// driftGone is the difference of a load balancer that is no longer there.
 const driftGone = "it is gone from the cloud"
 
 // The kinds of drift, as the label of a metric.
@@ -42,7 +42,7 @@ const (
 )
 
 // driftCheck compares load balancers with the cloud: what was made there may have been changed or deleted behind our back. It
-// repairs nothing itself but queues what differs, behind everything that somebody waits for.
+// repairs nothing itself but queues what differs, behind every change that a user waits for.
 type driftCheck struct {
 	*reconciler
 	// list lists the load balancers of the cluster. Nil: the cloud cannot, and is asked for one after the other.
@@ -99,7 +99,7 @@ func (d *driftCheck) step(ctx context.Context, now time.Time) error {
 func (d *driftCheck) betweenLooks() time.Duration { return time.Minute / time.Duration(d.calls) }
 
 // pause is how long to wait before the next step: until the next listing, or so long that the calls for single load balancers spread over a
-// period and stay within their budget. Those that the cloud does not find are looked at as often as the budget allows.
+// period and stay within their budget. Load balancers that the cloud does not find are looked at as often as the budget allows.
 func (d *driftCheck) pause(now time.Time) time.Duration {
 	shortest := d.betweenLooks()
 	eligible, urgent := 0, false
@@ -123,7 +123,7 @@ func (d *driftCheck) pause(now time.Time) time.Duration {
 	return min(pause, untilList)
 }
 
-// urgency orders load balancers that are looked at: first those that the cloud did not find, then those that a list lacks. One that was made
+// urgency orders load balancers that are looked at: first the ones that the cloud did not find, then the ones that a list lacks. One that was made
 // again and again, and is still not found, has its turn as others do.
 func (d *driftCheck) urgency(key types.NamespacedName, known state) int {
 	switch {
@@ -138,7 +138,7 @@ func (d *driftCheck) urgency(key types.NamespacedName, known state) int {
 	}
 }
 
-// candidate reports whether a single load balancer may be looked at. Where the cloud lists, only those that a list lacks are, and those that
+// candidate reports whether a single load balancer may be looked at. Where the cloud lists, only the ones that a list lacks are, and the ones that
 // were not found when their targets were to be changed.
 func (d *driftCheck) candidate(key types.NamespacedName, known state, now time.Time) bool {
 	if known.made != nil && known.made.ensured && known.made.status != nil && known.made.denial.answers > 0 && len(known.drift) == 0 {
@@ -153,7 +153,7 @@ func (s state) comparable(at time.Time) bool {
 	return s.made != nil && s.made.ensured && s.made.status != nil && s.failure == nil && len(s.drift) == 0 && s.madeAt.Before(at)
 }
 
-// checkAll compares all load balancers with one listing of the cloud, and looks for orphans in it. Those that the list lacks are looked at one
+// checkAll compares all load balancers with one listing of the cloud, and looks for orphans in it. The ones that the list lacks are looked at one
 // after the other after that: lists may lag behind.
 func (d *driftCheck) checkAll(ctx context.Context) error {
 	began := time.Now()
@@ -166,7 +166,7 @@ func (d *driftCheck) checkAll(ctx context.Context) error {
 	return err
 }
 
-// compareAll compares the load balancers that were comparable at a given time with a list, and notes those that it lacks.
+// compareAll compares the load balancers that were comparable at a given time with a list, and notes the ones that it lacks.
 func (d *driftCheck) compareAll(ctx context.Context, at time.Time, listed []provider.LoadBalancer,
 	byService map[types.UID]provider.LoadBalancer,
 ) error {
@@ -281,7 +281,7 @@ func (d *driftCheck) checkNext(ctx context.Context) error {
 }
 
 // current returns the Service of a load balancer as it is now, for the plugin to find it by. Nil: a pass over it is due that was not made
-// yet, so that there is nothing to compare with.
+// yet, so there is nothing to compare with.
 func (d *driftCheck) current(ctx context.Context, key types.NamespacedName, known state) (*corev1.Service, error) {
 	cached := &corev1.Service{}
 	if err := d.reader.Get(ctx, key, cached); apierrors.IsNotFound(err) {
@@ -389,7 +389,7 @@ func readdressed(service *corev1.Service, made *made, shown []corev1.LoadBalance
 }
 
 // differences compares a load balancer as the cloud lists it with what was made, as far as the list says, and its targets with
-// those it shall have; nil for those that it is about to get. Service is the Service as it is now. ClusterUID is what the load balancer
+// those it shall have; nil for the targets that it is about to get. Service is the Service as it is now. ClusterUID is what the load balancer
 // shall be marked with, empty where the provider marks none. None: they agree.
 func differences(service *corev1.Service, made *made, targets *targetSet, listed provider.LoadBalancer, clusterUID types.UID) []string {
 	var differ []string

@@ -172,7 +172,7 @@ func (p *absentByError) GetLoadBalancer(ctx context.Context, cluster string, ser
 	return status, exists, err
 }
 
-// A load balancer that somebody has deleted is made anew whichever way the plugin says that it is gone, with a list and without. An error that
+// A load balancer that another program has deleted is made anew whichever way the plugin says that it is gone, with a list and without. An error that
 // says nothing of it makes none.
 func TestWhatIsGoneByAnErrorIsMadeAnew(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -32,12 +32,12 @@ type cluster struct {
 	nodeLists int
 	// patchTakes is how long a patch takes.
 	patchTakes time.Duration
-	// refusal is the error of patches that would make of a Service one of those that refused names; nil: none is refused.
+	// refusal is the error of patches that would make of a Service one that refused names; nil: none is refused.
 	refusal error
 	refused func(*corev1.Service) bool
 }
 
-// refuse has patches fail from now on that would make of a Service one of those that which names.
+// refuse has patches fail from now on that would make of a Service one that which names.
 func (c *cluster) refuse(err error, which func(*corev1.Service) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -152,7 +152,7 @@ func TestSlowFailuresDoNotStarveTargets(t *testing.T) {
 	}
 }
 
-// After a restart all Services are new to the process. Those that fail do not keep it from those that work, whether the
+// After a restart all Services are new to the process. Failing ones do not keep it from working ones, whether the
 // condition shows that they failed before or not.
 func TestSlowFailuresDoNotStarveARestart(t *testing.T) {
 	failedBefore := func(s *corev1.Service) {
@@ -306,7 +306,7 @@ func TestOrphansHaveTheirTurn(t *testing.T) {
 	})
 }
 
-// A Service that the cloud throttles waits as long as the cloud asks, and nobody else does.
+// A Service that the cloud throttles waits as long as the cloud asks, and no other does.
 func TestAThrottledServiceHoldsNoOther(t *testing.T) {
 	for _, writes := range []int{1, 3} {
 		t.Run(fmt.Sprint(writes), func(t *testing.T) {

@@ -71,7 +71,7 @@ func TestServicesOfAnotherManagerKeepTheirFinalizer(t *testing.T) {
 	})
 }
 
-// A deletion that has begun is finished, also if it fails after the load balancer has gone: that it is not here any more does not make
+// A deletion that has begun is finished, also if it fails after the load balancer has gone: that it is no longer here does not make
 // its Service another's.
 func TestADeletionThatBeganIsFinished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

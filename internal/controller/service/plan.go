@@ -60,7 +60,7 @@ const repeatCondition = 5 * time.Minute
 type desired struct {
 	intent intent
 	inputs inputs
-	// settled is the set of targets that all load balancers shall have; latest is that of this moment, which may be on its way
+	// settled is the set of targets that all load balancers shall have; latest is the set of this moment, which may be on its way
 	// to become it. Both are nil unless the intent is provide.
 	settled, latest *targetSet
 	// byDifference says that the provider changes targets by a difference.
@@ -69,7 +69,7 @@ type desired struct {
 	awaits bool
 }
 
-// wholeFor is for how long targets are changed by differences until they are written as a whole again, so that what was changed
+// wholeFor is for how long targets are changed by differences until they are written as a whole again, so what was changed
 // in the cloud does not stay for good where nothing shows it.
 const wholeFor = time.Hour
 
@@ -95,7 +95,7 @@ type made struct {
 	// status is what the plugin returned. Nil if the load balancer is implemented elsewhere.
 	status *corev1.LoadBalancerStatus
 	// unpublished says that the Service is to show that status and has not been written since. A status that equals the one that the
-	// plugin was given is not to be written: it may be that of an agent, which changes it as it likes.
+	// plugin was given is not to be written: it may come from an agent, which changes it as it likes.
 	unpublished bool
 	// baseline is what the cloud showed first when it was asked after the last Ensure. Nil: it has not been asked. Some plugins return
 	// another status by GetLoadBalancer than by EnsureLoadBalancer.

@@ -67,7 +67,7 @@ type situation struct {
 	want    []verb
 }
 
-// situations are those that the reference's tests name, and some more.
+// situations are the ones that the reference's tests name, and some more.
 func situations() map[string]situation {
 	two := targetsOf([]*corev1.Node{nodeWith("a"), nodeWith("b")})
 	three := targetsOf([]*corev1.Node{nodeWith("a"), nodeWith("b"), nodeWith("c")})

@@ -6,7 +6,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
 )
 
-// pools are the write limiters. As in the reference, as many changes of targets as of Services go on at once, so that a Service whose calls are
+// pools are the write limiters. As in the reference, as many changes of targets as of Services go on at once, so a Service whose calls are
 // slow and fail keeps no other from following the nodes. Where the provider declares how many changes it bears, both pools are one.
 type pools struct{ services, targets *writelimit.Limiter }
 

@@ -66,7 +66,7 @@ func (e *engine) strip(key types.NamespacedName) {
 
 func withUID(uid types.UID) func(*corev1.Service) { return func(s *corev1.Service) { s.UID = uid } }
 
-// startReplaced starts an engine in which the deletion of "web" has failed for a while, somebody has taken its finalizer by force, and has
+// startReplaced starts an engine in which the deletion of "web" has failed for a while, a user has removed its finalizer by force, and has
 // created it again. Lists says that the cloud can list load balancers.
 func startReplaced(t *testing.T, lists bool, takes time.Duration) (e *engine, plugin *undeletable, old, again *corev1.Service) {
 	t.Helper()
@@ -93,8 +93,8 @@ func startReplaced(t *testing.T, lists bool, takes time.Duration) (e *engine, pl
 	return e, plugin, old, again
 }
 
-// A Service that was created again under its name has its load balancer at once though that of its predecessor cannot be deleted, where
-// the provider tells them apart. The deletion goes on to be tried after pauses of its own, and nobody else notices.
+// A Service that was created again under its name has its load balancer at once though its predecessor's cannot be deleted, where
+// the provider tells them apart. The deletion goes on to be tried after pauses of its own, and no other Service notices.
 func TestAPredecessorDoesNotHoldItsName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, plugin, old, again := startReplaced(t, true, 0)

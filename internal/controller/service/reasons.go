@@ -74,8 +74,8 @@ func isWriteFailure(reason string) bool {
 	}
 }
 
-// saysNothing reports whether an error of a deletion leaves it open what became of it, so that the call has to be repeated
-// even if the load balancer is not to be seen any more.
+// saysNothing reports whether an error of a deletion leaves it open what became of it, so the call has to be repeated
+// even if the load balancer is no longer to be seen.
 func saysNothing(err error) bool {
 	switch reasonOf(err) {
 	case ReasonPending, ReasonThrottled, ReasonTimeout:

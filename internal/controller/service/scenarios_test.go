@@ -29,7 +29,7 @@ import (
 //	nodes a b            these are the nodes of the cluster
 //	create               a user creates the Service; delete, annotate KEY=VALUE and type TYPE change it
 //	cloud works          calls that change something succeed from now on; or they fail: fails, refuses, throttles, is-busy
-//	vanish               somebody deletes the load balancer in the cloud
+//	vanish               a user deletes the load balancer in the cloud
 //	drift                a drift check finds that
 //	restart              another process begins to lead
 //	wait 5s              time passes

@@ -177,7 +177,7 @@ func (m *memoryCloud) misbehave(seed uint64) (heal func()) {
 	}
 }
 
-// randomStep changes a node, creates a Service, or has somebody delete a load balancer in the cloud.
+// randomStep changes a node, creates a Service, or deletes a load balancer in the cloud.
 func (e *engine) randomStep(chance *rand.Rand, step int) {
 	name := fmt.Sprintf("n%d", chance.IntN(6))
 	e.cluster.mu.Lock()

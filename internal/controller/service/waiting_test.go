@@ -25,7 +25,7 @@ func (e *engine) eventsOf(reason string) []string {
 	return found
 }
 
-// Whoever has been created, changed or deleted and waits for another write for more than a second says so once, and for what.
+// A Service that was created, changed or deleted and waits for another write for more than a second says so once, and for what.
 // What is merely refreshed says nothing.
 func TestAWaitIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -128,7 +128,7 @@ func (r Rules) declares(scheme string) bool {
 
 // ProvenBy reports whether a node is ours, given that the plugin answered for it with the provider ID answered (empty if its
 // answer held none). It is true of every node that is ours already, and of no foreign one. A node without a provider ID that waits for its
-// initialization is proven by being found. One that does not wait was not initialized from a cloud that has provider IDs, so that
+// initialization is proven by being found. One that does not wait was not initialized from a cloud that has provider IDs, so
 // finding an instance of its name proves nothing; it is proven only where the cloud has no provider IDs at all.
 func (d Decision) ProvenBy(answered string) bool {
 	return d.Owner == Ours || d.Owner == Unproven && (d.tainted || answered == "")

@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// AnnotationProven on a Node records that the provider has proven it to be its own, so that the manager of another provider, whose plugin
-// may deny it, leaves it alone. The value names the provider and the node's provider ID, as a JSON object, so that one that was
+// AnnotationProven on a Node records that the provider has proven it to be its own, so the manager of another provider, whose plugin
+// may deny it, leaves it alone. The value names the provider and the node's provider ID, as a JSON object, so one that was
 // copied from another node says nothing.
 //
 // See ADR 16.

@@ -14,7 +14,7 @@ import (
 // Run follows the files until ctx ends, and calls report with nil after each config that is taken, when subscribers have been notified, and
 // with Failure after each that is not. Nil is nobody.
 //
-// It looks at the folders that the files are in, so that files which are replaced by others or by other symbolic links, as the kubelet does
+// It looks at the folders that the files are in, so files which are replaced by others or by other symbolic links, as the kubelet does
 // it with a ConfigMap or Secret, are followed too. Where folders cannot be watched, the files are read every 10 s. It is called once, and
 // its error is always nil.
 func (s *Source[C]) Run(ctx context.Context, report func(error)) error {

@@ -54,7 +54,7 @@ type origin struct {
 // where is the origin for messages.
 func (o origin) where() string { return cmp.Or(o.path, o.name) }
 
-// fileOrigin names a file so that a change of the working directory does not matter.
+// fileOrigin names a file so a change of the working directory does not matter.
 func fileOrigin(path string) (origin, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {

@@ -29,7 +29,7 @@ type Source[C any] struct {
 	format Format[C]
 	// newWatcher is fsnotify.NewWatcher, but in tests.
 	newWatcher func() (*fsnotify.Watcher, error)
-	// reloading is held during a reload, so that subscribers are notified of changes in their order.
+	// reloading is held during a reload, so subscribers are notified of changes in their order.
 	reloading sync.Mutex
 
 	mu      sync.Mutex

@@ -24,7 +24,7 @@ const UnknownField = "unknown field"
 var document = field.NewPath("(document)")
 
 // YAML decodes one YAML document into the struct that into points to. Aliases, merge keys and further documents are errors.
-// What fits is decoded also when errors are returned, so that a caller can report what is wrong with the rest as well.
+// What fits is decoded also when errors are returned, so a caller can report what is wrong with the rest as well.
 func YAML(data []byte, into any) field.ErrorList {
 	root, err := parseYAML(data)
 	if err != nil {

@@ -104,7 +104,7 @@ type Snapshot struct {
 	Nodes    map[string]model.NodeState
 	// Blind says that no probe is answered, and the last known health states are kept.
 	Blind bool
-	// Unproven says that no kube-proxy has ever answered where it is asked, so that nodes count as working while they live.
+	// Unproven says that no kube-proxy has ever answered where it is asked, so nodes count as working while they live.
 	Unproven bool
 }
 

@@ -16,7 +16,7 @@ const (
 	lastRetry  = 30 * time.Second
 )
 
-// delivery hands tables to one sink, the newest always, so that a slow sink holds up neither the others nor the decision.
+// delivery hands tables to one sink, the newest always, so a slow sink holds up neither the others nor the decision.
 type delivery struct {
 	name     string
 	sink     Sink

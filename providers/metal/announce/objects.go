@@ -23,7 +23,7 @@ const (
 	conditionReady = names.ConditionLoadBalancerReady
 )
 
-// TakenOn reports whether the service controller has taken a Service on, so that the addresses in its status are of our pools, or
+// TakenOn reports whether the service controller has taken a Service on, so the addresses in its status are of our pools, or
 // were when it got them.
 func TakenOn(service *corev1.Service) bool {
 	for _, condition := range service.Status.Conditions {

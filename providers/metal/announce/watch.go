@@ -241,7 +241,7 @@ func (c *clusterState) signal() {
 	}
 }
 
-// fill puts what is known into an Input. What is in the maps is not changed any more.
+// fill puts what is known into an Input. What is in the maps is no longer changed.
 func (c *clusterState) fill(in *Input) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -204,7 +204,7 @@ func (l *library) updates(wanted func(*api.PeerState) bool) map[netip.Addr]uint6
 	return sent
 }
 
-// stop ends all sessions: gracefully, so that routers keep what they received for the restart time, or not. The server's own
+// stop ends all sessions: gracefully, so routers keep what they received for the restart time, or not. The server's own
 // end has no deadline, so it gets one here.
 func (l *library) stop(graceful bool) error {
 	l.endWatch()

@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/self"
 )
 
-// Machine is what a speaker asks about the machine that it runs on. It asks again with each look at the password files, so that its
+// Machine is what a speaker asks about the machine that it runs on. It asks again with each look at the password files, so its
 // answers may change. Its functions do not wait for anything.
 type Machine struct {
 	// Addresses returns the machine's own addresses, the primary one of an interface before what was added to it. Default: those of

@@ -88,7 +88,7 @@ func age(p path) int64 {
 }
 
 // origin returns the attribute by which routers prefer the paths of a replica that sees to those of one that does not (RFC 4271
-// section 9.1.2.2). It is compared after local preference and the length of the AS path, so that it decides among replicas of one
+// section 9.1.2.2). It is compared after local preference and the length of the AS path, so it decides among replicas of one
 // cluster only, not between clusters that announce the same address with other preferences. See ADR 90.
 func origin(uncertain bool) bgp.PathAttributeInterface {
 	if uncertain {

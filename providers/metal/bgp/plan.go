@@ -61,7 +61,7 @@ type path struct {
 	own       ownAttributes
 }
 
-// step is a part of a change. Its additions come before its withdrawals, so that no destination is without a path between.
+// step is a part of a change. Its additions come before its withdrawals, so no destination is without a path between.
 type step struct {
 	add, withdraw []path
 	// moves says that a destination keeps none of its next hops. Then the additions have to have reached the routers before the
@@ -128,7 +128,7 @@ func planStep(prefixes []netip.Prefix, announced, changed map[netip.Prefix]desti
 }
 
 // successor returns what is to be announced of a route. A next hop keeps its number; a new one gets the lowest that nobody has
-// had before it, so that the path which it adds does not take the place of one that is yet to be withdrawn.
+// had before it, so the path which it adds does not take the place of one that is yet to be withdrawn.
 func successor(before destination, route routing.Route, attributes string) destination {
 	kept := route.NextHops[:min(len(route.NextHops), maxNextHops)]
 	after := destination{

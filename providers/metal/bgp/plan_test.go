@@ -66,7 +66,7 @@ func run(t rapid.TB, paths map[netip.Prefix]map[uint32]netip.Addr, announced map
 	}
 }
 
-// drawTable draws tables of a few destinations and next hops, so that they meet.
+// drawTable draws tables of a few destinations and next hops, so they meet.
 func drawTable(t *rapid.T, label string) routing.Table {
 	drawn := routing.Table{}
 	for i := range rapid.IntRange(0, 6).Draw(t, label+" destinations") {

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// importPolicy lets in what the speaker announces itself. The library asks it of its own paths, too, so that "reject" alone
+	// importPolicy lets in what the speaker announces itself. The library asks it of its own paths, too, so "reject" alone
 	// would announce nothing.
 	importPolicy = "own-paths"
 	exportPolicy = "per-peer-attributes"

@@ -130,7 +130,7 @@ func serve(in io.Reader, out io.Writer) error {
 		}
 		said.Took = time.Since(begun)
 		if asked.Peers {
-			runtime.GC() // so that what is in use is what is needed
+			runtime.GC() // so what is in use is what is needed
 		}
 		var memory runtime.MemStats
 		runtime.ReadMemStats(&memory)

@@ -160,7 +160,7 @@ func holds(t *testing.T, r *router.Router, wanted routing.Table) error {
 }
 
 // both waits until check returns nil for both routers, and logs how long after begun that was for each. They are looked at in
-// turn, so that neither waits for the other one.
+// turn, so neither waits for the other one.
 func (l *fixture) both(t *testing.T, what string, begun time.Time, check func(*router.Router) error) {
 	t.Helper()
 	took := map[router.Kind]time.Duration{}

@@ -18,7 +18,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
-// sessions remember what the library says about the sessions. Their lock is held for moments only, so that status and metrics
+// sessions remember what the library says about the sessions. Their lock is held for moments only, so status and metrics
 // do not wait for the library.
 type sessions struct {
 	mu    sync.Mutex

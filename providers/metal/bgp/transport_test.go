@@ -35,7 +35,7 @@ func TestTTLSecurity(t *testing.T) {
 	l.converges(t, "both sides drop what comes from afar", services(0, 1))
 	p.change(t, section(frrPeer, birdPeer))
 	// The kernel of a router may accept the connection, and drops what comes over it. What came before the router set the TTL for the
-	// connection may even have been answered, so that the speaker takes the session for up until the hold time is over.
+	// connection may even have been answered, so the speaker takes the session for up until the hold time is over.
 	inVain := []bgp.Problem{bgp.NoAnswer, bgp.HoldTimeOver, bgp.OpenRefused, bgp.ConnectionClosed}
 	poll.Until(t, "the routers drop what a speaker sends that does not know of it", func(context.Context) error {
 		for _, status := range p.peers(t) {

@@ -283,7 +283,7 @@ func since(seen time.Time, node *v1.Node, now time.Time) time.Time {
 	return seen
 }
 
-// ask has the API server answer for one silent node, so that it is known to be reachable: nodes fall silent together when it is not.
+// ask has the API server answer for one silent node, so it is known to be reachable: nodes fall silent together when it is not.
 func (c *Controller) ask(ctx context.Context, nodes []facts) {
 	for _, node := range nodes {
 		if !node.Silent || node.machine == "" {

@@ -1,4 +1,4 @@
-// Package fencing turns off machines whose nodes have been silent for a while although they have power, so that their volumes may
+// Package fencing turns off machines whose nodes have been silent for a while although they have power, so their volumes may
 // leave them: nobody else knows whether such a machine still writes. What follows once it is off, the shutdown taint and the
 // out-of-service taint, is as for any machine that is off. Nothing here turns a machine on.
 //

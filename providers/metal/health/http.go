@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// bodyLimit is how much of an answer is read so that its connection can be used again. kube-proxy says some 200 bytes.
+	// bodyLimit is how much of an answer is read so its connection can be used again. kube-proxy says some 200 bytes.
 	bodyLimit = 4 << 10
 	// readBuffer is less than bufio's default: there is one for each port.
 	readBuffer = 1 << 10
 )
 
-// httpAsker asks one port over HTTP. It keeps its connection, so that thousands of probes a second are as many packets and no
+// httpAsker asks one port over HTTP. It keeps its connection, so thousands of probes a second are as many packets and no
 // handshakes, and needs no goroutine of its own, as a Transport would, two for each connection. A node that dies leaves the
 // connection silent, which is what is to be noticed. It is for one goroutine.
 type httpAsker struct {

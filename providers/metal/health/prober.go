@@ -203,7 +203,7 @@ func (p *Prober) start(probe model.Probe, target *target) {
 	p.loops.Go(func() { p.follow(ctx, probe, target) })
 }
 
-// follow probes one target until ctx ends. It begins within an interval at random, so that probes are spread in time.
+// follow probes one target until ctx ends. It begins within an interval at random, so probes are spread in time.
 func (p *Prober) follow(ctx context.Context, probe model.Probe, target *target) {
 	timer := time.NewTimer(rand.N(p.Settings().Interval.Duration))
 	defer timer.Stop()

@@ -62,7 +62,7 @@ const (
 // state is what is known of one port. It is changed by observe only, and knows no clock.
 type state struct {
 	health model.Health
-	// node says that the port is kube-proxy's own, so that its health is that of the node. A health-check node port, in contrast,
+	// node says that the port is kube-proxy's own, so its health is that of the node. A health-check node port, in contrast,
 	// changes with every pod that comes or goes, and is not damped.
 	node bool
 	// good and bad count the latest outcomes in a row that were good, and those that were neither good nor a closed port.

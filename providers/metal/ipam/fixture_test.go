@@ -24,7 +24,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
-// apiServer holds Services, and every state that they ever were in, so that caches may lag behind.
+// apiServer holds Services, and every state that they ever were in, so caches may lag behind.
 type apiServer struct {
 	now      map[string]*corev1.Service // by name; what is in it is never changed
 	versions []map[string]*corev1.Service

@@ -14,7 +14,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/ipam/pool"
 )
 
-// generations are the pools that the config has in the course of a run. They are small, so that they run out.
+// generations are the pools that the config has in the course of a run. They are small, so they run out.
 var generations = [][]config.Pool{
 	{{Name: "a", Addresses: []string{"192.0.2.0/30", "2001:db8::/127"}}, {Name: "b", Addresses: []string{"198.51.100.0/31"}}},
 	{{Name: "a", Addresses: []string{"192.0.2.2-192.0.2.5", "2001:db8::/126"}}, {Name: "b", Addresses: []string{"192.0.2.0/31"}}},

@@ -26,7 +26,7 @@ const (
 // keeps from others. A kubelet may write any number, and so may the author of a Service.
 const maxReserved = 8
 
-// awaitNodes returns once the nodes are known, so that no Service gets the address of one; false when ctx ends before.
+// awaitNodes returns once the nodes are known, so no Service gets the address of one; false when ctx ends before.
 func (a *Allocator) awaitNodes(ctx context.Context) bool {
 	return a.options.Nodes == nil || cache.WaitForCacheSync(ctx.Done(), a.options.Nodes.HasSynced)
 }

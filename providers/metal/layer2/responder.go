@@ -150,7 +150,7 @@ func (r *Responder) Answers() map[netip.Addr]Answer {
 	return result
 }
 
-// Run answers until ctx ends. On its start it sends gratuitous answers to all hosts of the segments, so that those who learned from another
+// Run answers until ctx ends. On its start it sends gratuitous answers to all hosts of the segments, so those who learned from another
 // replica what is out of date learn better. It returns when nothing runs any more.
 func (r *Responder) Run(ctx context.Context) {
 	r.mu.Lock()

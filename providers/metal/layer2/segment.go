@@ -171,7 +171,7 @@ func (h *held) takeDue(now time.Time, every time.Duration) bool {
 	return true
 }
 
-// offset spreads the repeated answers of many addresses over the interval, so that they are no burst: the first ones come up to half
+// offset spreads the repeated answers of many addresses over the interval, so they are no burst: the first ones come up to half
 // an interval sooner.
 func (s *segment) offset(addr netip.Addr) time.Duration {
 	if s.every < 2 {

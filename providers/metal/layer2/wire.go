@@ -109,7 +109,7 @@ func (w *wire) close() error {
 	return errors.Join(errs...)
 }
 
-// groups are the multicast groups that were joined. The kernel then reports them (MLD, RFC 3810), so that switches that look for
+// groups are the multicast groups that were joined. The kernel then reports them (MLD, RFC 3810), so switches that look for
 // that let solicitations through, and has the interface accept them.
 type groups struct {
 	device *net.Interface

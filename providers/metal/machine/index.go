@@ -27,7 +27,7 @@ type Index struct {
 	byAddress map[netip.Addr]*config.Machine
 }
 
-// NewIndex returns an index of machines of a config that was loaded, and which do not change any more.
+// NewIndex returns an index of machines of a config that was loaded, and which no longer change.
 func NewIndex(machines []config.Machine) *Index {
 	index := &Index{
 		byID: map[string]*config.Machine{}, byName: map[string]*config.Machine{}, byUUID: map[string]*config.Machine{},
@@ -186,7 +186,7 @@ func addresses(node *v1.Node) []netip.Addr {
 
 // NodeNames returns, by the IDs of machines, the names of the nodes that they are found by as long as those have no provider ID,
 // where that is not the machine's own name: the name of a node which points to it. A node that may be one of several machines is
-// named for each of them, so that it is seen to be ambiguous; and a node with a machine's name that cannot be it takes the name away
+// named for each of them, so it is seen to be ambiguous; and a node with a machine's name that cannot be it takes the name away
 // from the machine, whose name is then empty.
 func (i *Index) NodeNames(nodes []*v1.Node) map[string]types.NodeName {
 	claims := map[string][]string{}

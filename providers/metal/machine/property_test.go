@@ -14,7 +14,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
-// drawnMachines draws an inventory from few values, so that machines and nodes meet. What is drawn may not load; then there is none.
+// drawnMachines draws an inventory from few values, so machines and nodes meet. What is drawn may not load; then there is none.
 func drawnMachines(t *rapid.T) []config.Machine {
 	var text strings.Builder
 	text.WriteString("apiVersion: metal.mooring.dev/v1alpha1\nkind: MetalCloudConfig\ninventory:\n  machines:\n")

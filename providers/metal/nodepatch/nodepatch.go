@@ -16,11 +16,11 @@ import (
 // timeout is the deadline of one write.
 const timeout = 10 * time.Second
 
-// ErrOutdated says that a node is not as it was decided on any more, or is gone. Nothing was written.
+// ErrOutdated says that a node is no longer as it was decided on, or is gone. Nothing was written.
 var ErrOutdated = errors.New("the node has changed since")
 
 // Apply sends the API server a merge patch of a node, in the name of a field manager. The patch holds the resource version that was decided on,
-// so that a node which has changed is refused: then the error is ErrOutdated. After another error it may have been written.
+// so a node which has changed is refused: then the error is ErrOutdated. After another error it may have been written.
 func Apply(ctx context.Context, nodes corev1client.NodesGetter, name string, patch []byte, manager string) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

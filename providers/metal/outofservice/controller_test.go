@@ -217,7 +217,7 @@ func (f *fixture) counted(registry *prometheus.Registry, want string) {
 // isOutdated shows that the API server refuses what was planned for an older node, or for another one of its name.
 func (f *fixture) isOutdated() {
 	f.Helper()
-	f.grid.set("alive", metalpower.Unknown) // so that only what follows writes to it
+	f.grid.set("alive", metalpower.Unknown) // so only what follows writes to it
 	get := func() facts {
 		f.Helper()
 		node, err := f.client.CoreV1().Nodes().Get(f.Context(), "alive", metav1.GetOptions{})

@@ -15,7 +15,7 @@ const (
 )
 
 // pause returns how long to wait after an attempt. The reading that confirms an off does not wait for its turn; and a controller
-// that fails is left alone for longer and longer, once what it said last does not count any more.
+// that fails is left alone for longer and longer, once what it said last no longer counts.
 func pause(h history, settings config.Power) time.Duration {
 	interval := settings.Interval.Duration
 	switch excess := h.failures - settings.StaleAfter; {
@@ -28,7 +28,7 @@ func pause(h history, settings config.Power) time.Duration {
 	}
 }
 
-// jittered lengthens a pause by up to a tenth, so that controllers which were asked together are not forever.
+// jittered lengthens a pause by up to a tenth, so controllers which were asked together are not forever.
 func jittered(d time.Duration) time.Duration {
 	return d + rand.N(d/10+1)
 }

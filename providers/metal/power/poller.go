@@ -33,7 +33,7 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// Poller asks the management controllers of all machines, each at its own pace, so that one that hangs holds up no other. It is
+// Poller asks the management controllers of all machines, each at its own pace, so one that hangs holds up no other. It is
 // safe for concurrent use.
 type Poller struct {
 	open    func(*config.Machine) (Reader, error)

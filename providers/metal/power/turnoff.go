@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	// ErrUnverified says that a controller does not say which system it manages, so that it is not told to turn it off.
+	// ErrUnverified says that a controller does not say which system it manages, so it is not told to turn it off.
 	ErrUnverified = errors.New("the BMC gives no system UUID that is known to be the machine's")
 	// ErrCannotTurnOff says that a controller has no way to turn its machine off.
 	ErrCannotTurnOff = errors.New("the BMC has no way to turn the machine off")

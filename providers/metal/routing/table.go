@@ -93,7 +93,7 @@ func (r Route) Equal(other Route) bool {
 		(r.Groups == nil) == (other.Groups == nil) && maps.EqualFunc(r.Groups, other.Groups, Hops.Equal)
 }
 
-// Table is everything that is to be announced, by destination. A Table that was handed on is not changed any more.
+// Table is everything that is to be announced, by destination. A Table that was handed on is no longer changed.
 type Table map[netip.Prefix]Route
 
 // Sorted returns the routes in the order of their destinations.

@@ -231,7 +231,7 @@ func TestProviderIDsAreThoseOfClusterAPI(t *testing.T) {
 		if all, err := list(t, instances); err != nil || len(all) != 1 || all[0].ProviderID != want {
 			t.Errorf("in the list: %+v, %v, want %q", all, err, want)
 		}
-		// What the templates write is read in any case, so that such a node is not taken for one without a server.
+		// What the templates write is read in any case, so such a node is not taken for one without a server.
 		if exists, err := instances.InstanceExists(t.Context(), node("worker-0", "openstack:///"+serverID(0))); !exists || err != nil {
 			t.Errorf("by the templates' provider ID: exists %t, %v", exists, err)
 		}

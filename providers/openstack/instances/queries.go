@@ -21,7 +21,7 @@ const (
 	pageSize = 1000
 	// maxPages bounds a list that does not end.
 	maxPages = 1000
-	// idsAtOnce is how many IDs a query names, so that its URL has no more than 4 kB.
+	// idsAtOnce is how many IDs a query names, so its URL has no more than 4 kB.
 	idsAtOnce = 50
 )
 

@@ -22,7 +22,7 @@ import (
 // Writes is how many changes octavia bears at once, for different load balancers.
 const Writes = 8
 
-// Clients returns the clients of octavia and of neutron. It is called before each operation, so that credentials may change.
+// Clients returns the clients of octavia and of neutron. It is called before each operation, so credentials may change.
 type Clients func(ctx context.Context) (octavia, neutron *gophercloud.ServiceClient, err error)
 
 // Balancers is cloudprovider.LoadBalancer on octavia.
@@ -37,7 +37,7 @@ type Balancers struct {
 
 var _ cloudprovider.LoadBalancer = &Balancers{}
 
-// New returns the load balancers of a project. It makes no call. The options are asked for before each operation, so that they may change.
+// New returns the load balancers of a project. It makes no call. The options are asked for before each operation, so they may change.
 func New(clients Clients, options func() annotations.Options) *Balancers {
 	defaulted := func() annotations.Options { return options().Defaulted() }
 	return &Balancers{clients: clients, options: defaulted, known: &members{}, seen: newState(), current: &current{}, tagging: &tagging{}}

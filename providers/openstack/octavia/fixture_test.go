@@ -28,7 +28,7 @@ type fixture struct {
 	ctx       context.Context
 }
 
-// others is the cloud as others than the balancers change it. Some time passes before that is looked at, so that no list is shared that began before.
+// others is the cloud as others than the balancers change it. Some time passes before that is looked at, so no list is shared that began before.
 type others struct {
 	*octaviatest.Cloud
 	later func()

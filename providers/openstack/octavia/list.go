@@ -18,13 +18,13 @@ import (
 )
 
 // members remembers what members are, by their IDs: address and port of a member never change, and its name is changed by nobody but who
-// made it. A list of pools has the IDs only, so that the list of load balancers asks for those that are new.
+// made it. A list of pools has the IDs only, so the list of load balancers asks for those that are new.
 type members struct {
 	lock sync.Mutex
 	byID map[string]pools.Member
 }
 
-// keep replaces what is remembered, so that members which are gone are forgotten.
+// keep replaces what is remembered, so members which are gone are forgotten.
 func (m *members) keep(current map[string]pools.Member) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
@@ -249,7 +249,7 @@ func (b *Balancers) ChangeTargets(ctx context.Context, clusterName string, servi
 // they are is asked for once, when the manager starts.
 func (b *Balancers) Capabilities(to provider.Capabilities) provider.Capabilities {
 	to.ListLoadBalancers, to.LoadBalancerWrites = b.List, Writes
-	if !b.options().ManageSecurityGroups { // the group holds the ports of all members, so that it needs them all
+	if !b.options().ManageSecurityGroups { // the group holds the ports of all members, so it needs them all
 		to.ChangeTargets = b.ChangeTargets
 	}
 	return to

@@ -50,7 +50,7 @@ const (
 	stepReport   step = "report"
 )
 
-// nextStep decides by the state. Worked says that the Service shows an address already, so that something may depend on it. One that
+// nextStep decides by the state. Worked says that the Service shows an address already, so something may depend on it. One that
 // somebody else owns is never replaced.
 func nextStep(state string, repair annotations.Repair, owns, worked bool) step {
 	switch {

@@ -61,7 +61,7 @@ func (b *Balancers) retarget(ctx context.Context, r request, targets func(observ
 		changes = retargeting(have, as, targets)
 	}
 	if err := s.apply(ctx, have, changes); err != nil {
-		s.seen.forget(lb.ID) // what was known may not be so any more
+		s.seen.forget(lb.ID) // what was known may no longer be so
 		return err
 	}
 	s.seen.keep(lb.ID, withMembers(have.listeners, changes))

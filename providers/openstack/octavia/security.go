@@ -28,7 +28,7 @@ type rule struct {
 }
 
 // wantedRules are the rules of a Service's group: its node ports and its health check node port. Amphorae speak to nodes from the members'
-// subnet; with the driver ovn clients do, so that the allowed ranges are in the rules.
+// subnet; with the driver ovn clients do, so the allowed ranges are in the rules.
 func wantedRules(r request, subnetCIDR string, ranges []string) []rule {
 	var wanted []rule
 	sources := []string{subnetCIDR}

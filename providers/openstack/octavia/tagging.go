@@ -8,7 +8,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/loadbalancer/v2/loadbalancers"
 )
 
-// tagging has the tags of each load balancer changed by one Service after the other: octavia replaces them as a whole, so that of two which
+// tagging has the tags of each load balancer changed by one Service after the other: octavia replaces them as a whole, so of two which
 // share a load balancer and change its tags at once one would bring back what the other has taken away. It is safe for concurrent use.
 type tagging struct {
 	lock sync.Mutex

@@ -3,5 +3,5 @@
 // the router's revision.
 //
 // Pairs of allowed addresses are set before a route leads to a port, and removed after none does: a route that is there needs nothing
-// else, so that a call which failed halfway is repaired by making it again.
+// else, so a call which failed halfway is repaired by making it again.
 package routes

@@ -93,7 +93,7 @@ func (r *Routes) change(ctx context.Context, s step) error {
 	return fmt.Errorf("router %s: somebody else changes it all the time; given up after %d attempts", r.config.Current().Route.RouterID, attempts)
 }
 
-// changeAtomically adds first, so that a destination whose next hop changes has a route at all times. It reports whether Neutron has
+// changeAtomically adds first, so a destination whose next hop changes has a route at all times. It reports whether Neutron has
 // the calls.
 func (r *Routes) changeAtomically(ctx context.Context, s step) (offered bool, err error) {
 	for _, action := range []struct {

@@ -18,7 +18,7 @@ import (
 )
 
 // The microversions of Nova. From oldest on, a server holds the name of its flavor (Pike, 2017). From wanted on, a list names the
-// servers of a cell that is down, which it leaves out before, so that they would seem to be deleted (Stein, 2019).
+// servers of a cell that is down, which it leaves out before, so they would seem to be deleted (Stein, 2019).
 // https://docs.openstack.org/nova/latest/reference/api-microversion-history.html
 const (
 	oldestMinor = 47
@@ -30,7 +30,7 @@ type Clients struct {
 	config   *config.Config
 	provider *gophercloud.ProviderClient
 
-	finding  singleflight.Group // by the service, so that one that does not answer keeps nobody from the others
+	finding  singleflight.Group // by the service, so one that does not answer keeps nobody from the others
 	mu       sync.Mutex
 	services map[string]*gophercloud.ServiceClient
 }

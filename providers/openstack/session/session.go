@@ -46,7 +46,7 @@ func New(config Configured) *Session {
 }
 
 // Do calls a function with the clients of the session, once, and a second time if its call was refused for the credentials and there
-// are others now. The function makes one call, so that a refusal means that nothing has happened. Its error comes back classified.
+// are others now. The function makes one call, so a refusal means that nothing has happened. Its error comes back classified.
 func (s *Session) Do(ctx context.Context, call func(ctx context.Context, clients *Clients) error) error {
 	clients, err := s.login(ctx)
 	if err == nil {

@@ -43,7 +43,7 @@ const (
 	FaultTruncate FaultMode = "truncate"
 	// FaultMalformed answers something that is not JSON, with status 200.
 	FaultMalformed FaultMode = "malformed"
-	// FaultShortList leaves out the token of the next page, so that a list seems to end early.
+	// FaultShortList leaves out the token of the next page, so a list seems to end early.
 	FaultShortList FaultMode = "shortList"
 	// FaultAsync accepts a creation that then ends in state error.
 	FaultAsync FaultMode = "async"

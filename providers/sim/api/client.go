@@ -37,7 +37,7 @@ const (
 type ClientOptions struct {
 	// Endpoint is the URL of the cloud without /v1: "https://cloud.example:8443". Required.
 	Endpoint string
-	// Token returns the bearer token. It is called for every call, so that a rotated token is used at once. Required.
+	// Token returns the bearer token. It is called for every call, so a rotated token is used at once. Required.
 	Token func() (string, error)
 	// HTTPClient sends the calls; nil means a client with a transport of its own.
 	HTTPClient *http.Client
@@ -186,7 +186,7 @@ func decode(contentType string, body []byte, out any) error {
 }
 
 // refusal reads the error in an answer. An answer without one comes from something before the cloud, a proxy for example:
-// it has no code, so that its 404 is never taken for "no such instance". Nor is that said by another status: nodes are deleted by it.
+// it has no code, so its 404 is never taken for "no such instance". Nor is that said by another status: nodes are deleted by it.
 func refusal(op Operation, response *http.Response) error {
 	body, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusalBytes)) // half a refusal is one too
 	var parsed ErrorBody
@@ -277,7 +277,7 @@ func getPage[T any](ctx context.Context, c *connection, op Operation, path strin
 	return Page[T]{Items: items, NextPageToken: answer.NextPageToken, TotalCount: answer.TotalCount}, nil
 }
 
-// decodeItems decodes the elements of a page one by one: an element takes a hundred times the memory of "{}", so that they are counted
+// decodeItems decodes the elements of a page one by one: an element takes a hundred times the memory of "{}", so they are counted
 // before they are all there. It returns nil if there is no list.
 func decodeItems[T any](data json.RawMessage) ([]T, error) {
 	if len(data) == 0 || data[0] != '[' {

@@ -19,9 +19,9 @@ type Route struct {
 	RouteSpec
 	// ID is given by the cloud and never given again.
 	ID string `json:"id"`
-	// TargetName is the name of the target instance; empty if that does not exist any more.
+	// TargetName is the name of the target instance; empty if that no longer exists.
 	TargetName string `json:"targetName,omitempty"`
-	// Blackhole says that the target does not exist any more: packets are dropped.
+	// Blackhole says that the target no longer exists: packets are dropped.
 	Blackhole bool `json:"blackhole,omitempty"`
 	// CreatedAt is when the cloud accepted the route.
 	CreatedAt time.Time `json:"createdAt"`

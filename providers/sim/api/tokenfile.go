@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// TokenFile returns a function that reads a bearer token from a file, at every call, so that a rotated token is used at once and
+// TokenFile returns a function that reads a bearer token from a file, at every call, so a rotated token is used at once and
 // nothing has to be restarted. Reading a small file costs some microseconds, less than watching it. White space around the token
 // is ignored.
 func TokenFile(path string) func() (string, error) {

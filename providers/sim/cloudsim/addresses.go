@@ -41,7 +41,7 @@ func allocate(lb api.LoadBalancer, used func(string) bool, last int64) (addresse
 	return addresses, last, nil
 }
 
-// nextFree goes round the range, so that an address is not given again soon after it became free.
+// nextFree goes round the range, so an address is not given again soon after it became free.
 func nextFree(family api.IPFamily, used func(string) bool, last int64) (address string, at int64, ok bool) {
 	for step := int64(1); step <= addressCount; step++ {
 		at := (last + step) % addressCount

@@ -7,7 +7,7 @@ import (
 )
 
 // collection is one kind of resource by key: as it is, and as lists show it. Lists may lag behind writes, a get never does.
-// Values are never changed in place, so that a list may share them.
+// Values are never changed in place, so a list may share them.
 type collection[T any] struct {
 	live   map[string]T
 	listed map[string]T

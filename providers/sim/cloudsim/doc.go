@@ -1,7 +1,7 @@
 // Package cloudsim is a simulated cloud: instances, zones, machine types, load balancers and routes behind an HTTP JSON API,
 // as a cloud controller manager meets them, slowness, quotas and lies included.
 //
-// What it holds is in one bbolt file. A write is on the disk before it is answered, so that a killed process loses
+// What it holds is in one bbolt file. A write is on the disk before it is answered, so a killed process loses
 // nothing that a client was answered. What changes its behavior (api.Knobs, api.Fault) and what counts its calls
 // (api.Counts) is of the process and not kept.
 //

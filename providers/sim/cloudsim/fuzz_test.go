@@ -114,7 +114,7 @@ func state(s *Service) any {
 	return []any{s.LoadBalancers(), s.Instances(), routes}
 }
 
-// tidy deletes what a request has made, so that the cloud does not grow.
+// tidy deletes what a request has made, so the cloud does not grow.
 func tidy(serve func(*http.Request) *httptest.ResponseRecorder, method, path string, answer *httptest.ResponseRecorder) {
 	var made struct{ ID, Name string }
 	if method != http.MethodPost || answer.Code != http.StatusOK || json.Unmarshal(answer.Body.Bytes(), &made) != nil {

@@ -133,7 +133,7 @@ func (s *Service) Handler() http.Handler {
 	return unknownPaths(mux)
 }
 
-// unknownPaths answers in the form of the API where the mux would answer plain text, so that a client can distinguish a wrong
+// unknownPaths answers in the form of the API where the mux would answer plain text, so a client can distinguish a wrong
 // path from a missing resource.
 func unknownPaths(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -36,7 +36,7 @@ type snapshot struct {
 	used  time.Time
 }
 
-// snapshots hold the lists that are being read, so that the pages of one list are of one moment. They are of the process:
+// snapshots hold the lists that are being read, so the pages of one list are of one moment. They are of the process:
 // after a restart their tokens have expired.
 type snapshots struct {
 	clock clock.PassiveClock

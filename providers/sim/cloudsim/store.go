@@ -25,7 +25,7 @@ const (
 // meta is the one record of bucketMeta, under the key "meta".
 type meta struct {
 	SchemaVersion int `json:"schemaVersion"`
-	// LastID is the highest number that was given to a resource. It only grows, so that no ID is given twice.
+	// LastID is the highest number that was given to a resource. It only grows, so no ID is given twice.
 	LastID int64 `json:"lastID"`
 	// Revision counts the changes of instances. It only grows.
 	Revision int64 `json:"revision,omitempty"`

@@ -161,7 +161,7 @@ func validateRoute(spec api.RouteSpec, exists func(string) bool) field.ErrorList
 	return errs
 }
 
-// validateCIDR checks a prefix in its one canonical form, so that equal prefixes are equal strings.
+// validateCIDR checks a prefix in its one canonical form, so equal prefixes are equal strings.
 func validateCIDR(path *field.Path, text string) field.ErrorList {
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil {

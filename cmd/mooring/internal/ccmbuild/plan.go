@@ -79,7 +79,7 @@ type Workspace struct {
 	// Links are symbolic links to write, from their name in the workspace to a directory. Directories are reached by links so
 	// that their paths are not in what is built: the same sources give the same bytes wherever they are.
 	Links map[string]string
-	// Get are the arguments of go get: everything whose version matters at once, so that it can say what contradicts what.
+	// Get are the arguments of go get: everything whose version matters at once, so it can say what contradicts what.
 	Get []string
 	// Imports are the packages of providers, and Factories build those that register nothing.
 	Imports   []string

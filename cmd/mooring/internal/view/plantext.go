@@ -74,7 +74,7 @@ func holds(intent plan.Intent) bool {
 	if intent.Controller != controllernames.CloudNodeLifecycleController || intent.Kind != "Node" || intent.Verb != "patch status" {
 		return false
 	}
-	// A list is compared element by element, so that a condition that comes or goes may show as others that change places.
+	// A list is compared element by element, so a condition that comes or goes may show as others that change places.
 	from, to := false, false
 	for _, change := range intent.Changes {
 		if strings.HasPrefix(change.Path, "/status/conditions") && strings.HasSuffix(change.Path, "/type") {

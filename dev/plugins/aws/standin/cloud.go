@@ -47,7 +47,7 @@ func Start(t testing.TB) (*Cloud, compare.Launch) {
 	return c, c.launch()
 }
 
-// launch is a cloud config as of a manager that runs outside of the account, so that it does not ask a metadata service who
+// launch is a cloud config as of a manager that runs outside of the account, so it does not ask a metadata service who
 // it is.
 func (c *Cloud) launch() compare.Launch {
 	config := fmt.Sprintf("[Global]\nRegion = %s\nVPC = %s\nSubnetID = %s\nKubernetesClusterID = %s\n",

@@ -130,7 +130,7 @@ func (p Pace) afterJoining(h History) time.Time {
 
 // slot returns the first time that is a node's by its pause, after the last lookup and after what last happened to the node. A node's times
 // are fixed by its UID for each pause, and those of a pause are among those of half of it: so nodes of one age are spread evenly over a pause,
-// whenever they were looked up before, and stay so when their pauses double. They are the same for each process, so that a node's turn comes
+// whenever they were looked up before, and stay so when their pauses double. They are the same for each process, so a node's turn comes
 // however often the leader changes.
 func (p Pace) slot(last, settled time.Time, uid types.UID, longest time.Duration) time.Time {
 	phase, from, pause := phaseOf(uid), kit.Later(last, settled), p.Shortest

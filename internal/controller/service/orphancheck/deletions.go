@@ -37,7 +37,7 @@ type deletions struct {
 type failure struct {
 	orphans.Balancer
 	// count is how many there were, and parts how many of the last ones failed though there was no load balancer to be seen: then parts
-	// of it may be left, and the deletion is repeated though it is not listed any more.
+	// of it may be left, and the deletion is repeated though it is no longer listed.
 	count, parts int
 	// retryAt is when the next is due.
 	retryAt time.Time

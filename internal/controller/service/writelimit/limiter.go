@@ -1,4 +1,4 @@
-// Package writelimit bounds how many writes to the cloud go on at once, and orders those that wait. It knows nothing of Services but
+// Package writelimit bounds how many writes to the cloud go on at once, and orders the waiting ones. It knows nothing of Services but
 // their names, and neither calls the cloud nor the API server.
 package writelimit
 
@@ -27,7 +27,7 @@ var Orphans = types.NamespacedName{Name: "orphans"}
 // for those the bound is one.
 //
 // No worker is blocked by it: a pass that finds no place ends. When nextWaiting chooses it, a place is reserved for it and the
-// pass is queued again. The place stays reserved until that pass asks for it or ends: nobody who comes in between takes it.
+// pass is queued again. The place stays reserved until that pass asks for it or ends: no other one that comes in between takes it.
 //
 // See ADR 42.
 type Limiter struct {
@@ -36,13 +36,13 @@ type Limiter struct {
 	queue func(types.NamespacedName)
 
 	mu sync.Mutex
-	// writing are those that have a place, with the time since when.
+	// writing are the ones that have a place, with the time since when.
 	writing map[types.NamespacedName]time.Time
 	// admitted are those for which a place is reserved: they were queued and have not asked again yet.
 	admitted map[types.NamespacedName]bool
 	// waiting is empty while a place is free.
 	waiting []*waiter
-	// arrivals counts those that had to wait.
+	// arrivals counts the ones that had to wait.
 	arrivals uint64
 }
 
@@ -55,7 +55,7 @@ func New(places int, queue func(types.NamespacedName)) *Limiter {
 
 // Acquire returns whether a pass may write to the cloud now. If so, it calls Release afterwards. If not, it waits: it is queued
 // again when it is its turn, unless it calls Cancel before. Notice is called with what it waits for if that takes longer than
-// NoticeAfter, from another goroutine and at most once; nil: nobody wants to know.
+// NoticeAfter, from another goroutine and at most once; nil: no notice.
 func (l *Limiter) Acquire(key types.NamespacedName, priority int, failed bool, notice func(message string)) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,7 +118,7 @@ func (l *Limiter) admitNext() {
 	}
 }
 
-// free returns how many places nobody has and none is reserved for. The lock is held.
+// free returns how many places are neither taken nor reserved. The lock is held.
 func (l *Limiter) free() int { return l.places - len(l.writing) - len(l.admitted) }
 
 // find returns where a pass waits, -1 if it does not. The lock is held.

@@ -38,7 +38,7 @@ func (l *Limiter) try(id, priority int) bool {
 	return l.Acquire(serviceKey(id), priority, false, nil)
 }
 
-// Those that wait are admitted by priority, and of equal priority in the order in which they asked; the first of them is passed
+// Waiting ones are admitted by priority, and of equal priority in the order in which they asked; the first of them is passed
 // as often as it has peers.
 func TestWriteLimiterOrder(t *testing.T) {
 	l, admitted := limiterOf(1)
@@ -64,7 +64,7 @@ func TestWriteLimiterOrder(t *testing.T) {
 	}
 }
 
-// A place that is reserved is taken by nobody else: whoever was admitted has been passed for the last time.
+// A place that is reserved is taken by no other one: what was admitted has been passed for the last time.
 func TestWriteLimiterKeepsAReservedPlace(t *testing.T) {
 	l, admitted := limiterOf(1)
 	l.try(0, priorityNew)
@@ -82,7 +82,7 @@ func TestWriteLimiterKeepsAReservedPlace(t *testing.T) {
 	}
 }
 
-// One that was admitted and does not want to write any more gives its place to the next, and one that waits waits no more.
+// One that was admitted and no longer wants to write gives its place to the next, and one that waits waits no more.
 func TestWriteLimiterCancel(t *testing.T) {
 	l, admitted := limiterOf(1)
 	for id := range 5 {
@@ -97,7 +97,7 @@ func TestWriteLimiterCancel(t *testing.T) {
 	}
 }
 
-// Who waits for long gets one notice of that; who does not wait any more is not.
+// Who waits for long gets one notice of that; who no longer waits is not.
 func TestWriteLimiterNotice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := limiterOf(2)
@@ -137,7 +137,7 @@ func TestWriteLimiterNotice(t *testing.T) {
 	})
 }
 
-// There are never more writes than places, and nobody waits while a place is neither taken nor reserved.
+// There are never more writes than places, and none waits while a place is neither taken nor reserved.
 func TestWriteLimiterNeverStalls(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		places := rapid.IntRange(1, 3).Draw(t, "places")
@@ -184,7 +184,7 @@ type arrivals struct {
 	chance  *rand.Rand
 	waits   map[int]*wait
 	writing map[int]bool
-	// queued are those that were admitted and whose pass has not come round.
+	// queued are the ones that were admitted and whose pass has not come round.
 	queued  []int
 	asked   int
 	longest int
@@ -269,7 +269,7 @@ func TestWaitingIsBounded(t *testing.T) {
 				case len(a.queued) > 0 && chance.IntN(2) == 0: // the pass of one that was admitted comes round
 					id, a.queued = a.queued[0], a.queued[1:]
 					if chance.IntN(10) == 0 {
-						a.limiter.Cancel(serviceKey(id)) // and has nothing to write any more
+						a.limiter.Cancel(serviceKey(id)) // and has nothing to write
 					} else if a.ask(id, priorityChange, false); !a.writing[id] {
 						t.Fatalf("%d was admitted and has got no place", id)
 					}
@@ -281,7 +281,7 @@ func TestWaitingIsBounded(t *testing.T) {
 	}
 }
 
-// One that has no peers waits for those that waited before it, and for nobody else: such is a change of targets while Services
+// One that has no peers waits for the ones that waited before it, and for no others: such is a change of targets while Services
 // are created faster than they can be made.
 func TestCreationsDoNotPassAChangeOfTargets(t *testing.T) {
 	a := newArrivals(t, 1, 0)

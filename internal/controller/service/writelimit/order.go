@@ -23,16 +23,16 @@ type waiter struct {
 	stopNotice func()
 }
 
-// passable reports whether somebody who asked later may still be admitted before it.
+// passable reports whether a later one may still be admitted before it.
 func (w *waiter) passable() bool { return w.passed < w.peers }
 
-// nextWaiting returns the index of the waiter that is admitted next, -1 if nobody waits. No I/O, no clock, no randomness.
+// nextWaiting returns the index of the waiter that is admitted next, -1 if none waits. No I/O, no clock, no randomness.
 //
-// Somebody who has been passed as often as allowed is not passed any more: whoever asked after them has to wait. Of all others,
-// those whose last write did not fail come before those whose did, then the more urgent ones, then those that asked first.
+// One that has been passed as often as allowed is no longer passed: later ones have to wait. Of all others,
+// those whose last write did not fail come before those whose did, then the more urgent ones, then the earlier ones.
 //
-// So a waiter is admitted after at most the n writes of those that waited when it asked, and one for each of its peers, see
-// countPeers. A bound of n alone would be the order of arrival: the first of a thousand refreshes has nobody before it, and
+// So a waiter is admitted after at most the n writes that waited when it asked, and one for each of its peers, see
+// countPeers. A bound of n alone would be the order of arrival: the first of a thousand refreshes has none before it, and
 // could let no new Service pass.
 //
 // See ADR 47.
@@ -50,7 +50,7 @@ func nextWaiting(waiting []*waiter) int {
 	return next
 }
 
-// firstUnpassable returns the one that asked first of those that must not be passed any more, nil if there is none.
+// firstUnpassable returns the earliest one that must no longer be passed, nil if there is none.
 func firstUnpassable(waiting []*waiter) *waiter {
 	var first *waiter
 	for _, w := range waiting {
@@ -69,11 +69,11 @@ func outranks(a, b *waiter) bool {
 	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.asked, b.asked)) < 0
 }
 
-// countPeers raises each waiter's number of peers to those that wait beside it now. Peers are waiters of the same priority whose
+// countPeers raises each waiter's number of peers to the ones that wait beside it now. Peers are waiters of the same priority whose
 // last write did not fail either; a waiter whose last write failed has all others for peers, and so lets all of them pass once.
 //
 // That those of a higher priority are no peers keeps a change of targets from waiting forever longer while ever more Services
-// are created: whoever is created after it waits behind it.
+// are created: what is created after it waits behind it.
 func countPeers(waiting []*waiter) {
 	alike := map[int]int{}
 	for _, w := range waiting {
@@ -90,7 +90,7 @@ func countPeers(waiting []*waiter) {
 	}
 }
 
-// countPassed counts that somebody was admitted who is not waiting any more.
+// countPassed counts that one was admitted that no longer waits.
 func countPassed(waiting []*waiter, admitted *waiter) {
 	for _, w := range waiting {
 		if w.asked < admitted.asked {

@@ -138,7 +138,7 @@ type AddressState struct {
 	Unadvertised bool
 	// Blind says that no probe is answered, and the health states are those from before.
 	Blind bool
-	// Unproven says that no kube-proxy has ever answered where it is asked, so that nodes count as working while they live.
+	// Unproven says that no kube-proxy has ever answered where it is asked, so nodes count as working while they live.
 	Unproven bool
 	// Delivery says who was given the address; nil where that is not known. Only what writes conditions sets it.
 	Delivery *Delivery

@@ -1,4 +1,4 @@
-// Package pods decides which ranges of pod addresses are announced. A kubelet may name any range when it registers its node, so that
+// Package pods decides which ranges of pod addresses are announced. A kubelet may name any range when it registers its node, so
 // what a Node claims is not believed where it would take traffic away from others.
 package pods
 

@@ -16,7 +16,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
-// small pools, so that they run out, with ranges that touch and that do not.
+// small pools, so they run out, with ranges that touch and that do not.
 func propertyPools(shift int) []config.Pool {
 	return []config.Pool{
 		{Name: "a", Addresses: []string{fmt.Sprintf("192.0.2.%d-192.0.2.%d", shift, shift+3), "192.0.2.20-192.0.2.21", "192.0.2.22/32"}},

@@ -172,7 +172,7 @@ func TestTableIsComplete(t *testing.T) {
 func TestReferenceIsUpToDate(t *testing.T) {
 	const file = "../../../../docs/reference/openstack-annotations.md"
 	command := exec.CommandContext(t.Context(), "go", "run", "../../../../dev/docgen/openstackannotations", "--check", "--file", file)
-	command.Env = append(os.Environ(), "CGO_ENABLED=0") // as programs are shipped, so that the build cache has it
+	command.Env = append(os.Environ(), "CGO_ENABLED=0") // as programs are shipped, so the build cache has it
 	if output, err := command.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, output)
 	}

@@ -1,4 +1,4 @@
-// Package model is a load balancer as values: what a Service asks for and what octavia has are both told in these types, so that they can
+// Package model is a load balancer as values: what a Service asks for and what octavia has are both told in these types, so they can
 // be compared. It holds names and tags too, and no I/O.
 package model
 

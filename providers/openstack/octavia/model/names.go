@@ -118,7 +118,7 @@ func Hostname(tags []string) string {
 	return ""
 }
 
-// Describes reports whether a tag of our own describes the load balancer's Service, so that an old one goes when it is not wanted any more.
+// Describes reports whether a tag of our own describes the load balancer's Service, so an old one goes when it is no longer wanted.
 func Describes(tag string) bool { return tag == KeepTag || strings.HasPrefix(tag, tagHostname) }
 
 // Sharers returns the tags of Services that share a load balancer.
