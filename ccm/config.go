@@ -114,7 +114,7 @@ func (o *options) config() (*config, error) {
 	}
 	generic := c.component.Generic
 	if lock := generic.LeaderMigration.ResourceLock; leadermigration.Enabled(&generic) && lock != resourcelock.LeasesResourceLock {
-		return nil, invalid("leader-migration-config", lock, "resourceLock must be leases: Kubernetes has no others any more")
+		return nil, invalid("leader-migration-config", lock, "resourceLock must be leases: Kubernetes no longer has others")
 	}
 	if c.enabled, c.absent, err = o.registry.selected(c.component.Generic.Controllers); err != nil {
 		return nil, err

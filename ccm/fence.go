@@ -128,7 +128,7 @@ func (r fenced) RoundTrip(request *http.Request) (*http.Response, error) {
 		if request.Body != nil {
 			_ = request.Body.Close()
 		}
-		return nil, fmt.Errorf("not sent, because this replica does not lead any more: %w", err)
+		return nil, fmt.Errorf("not sent, because this replica no longer leads: %w", err)
 	}
 	return r.next.RoundTrip(request)
 }

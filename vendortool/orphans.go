@@ -104,7 +104,7 @@ func (f *orphansFlags) complete(canAsk, named bool) (ranges []netip.Prefix, err 
 	case f.yes && !f.remove:
 		wrong = append(wrong, errors.New("--yes: there is nothing to confirm without --remove"))
 	case f.remove && !f.yes && !canAsk:
-		wrong = append(wrong, errors.New("--remove: nobody can be asked on what is no terminal; --yes removes without asking"))
+		wrong = append(wrong, errors.New("--remove: standard input is no terminal to ask at; --yes removes without asking"))
 	}
 	if !named {
 		ranges = nil // another cluster in the account may have been left without a name as well

@@ -64,7 +64,7 @@ func TestPlanIsRefused(t *testing.T) {
 		elsewhere, body   string
 		want              []string
 	}{
-		"nobody listens":    {server: nobody, want: []string{"nobody listens at " + nobody, "port-forward"}},
+		"nobody listens":    {server: nobody, want: []string{"nothing listens at " + nobody, "port-forward"}},
 		"another authority": {server: manager.URL, want: []string{"is not trusted", "--certificate-authority"}},
 		"no TLS":            {server: strings.Replace(another.URL, "http:", "https:", 1), want: []string{"does not speak TLS"}},
 		"unknown":           {server: manager.URL, authority: authority, status: 401, want: []string{"does not know who asks (401)"}},
@@ -162,7 +162,7 @@ func TestReportCommandLinesThatAreWrong(t *testing.T) {
 		},
 		"orphans": {
 			[]string{"orphans", "--cloud-provider=fog", "--remove", "--cluster-cidr=10.0.0.0", "-o", "xml"},
-			[]string{`--cloud-provider: "fog": not in this program`, "--cluster-cidr:", "--output:", "--remove: nobody can be asked"},
+			[]string{`--cloud-provider: "fog": not in this program`, "--cluster-cidr:", "--output:", "--remove: standard input is no terminal to ask at"},
 		},
 		"orphans, yes to nothing": {[]string{"orphans", "--yes"}, []string{"--yes: there is nothing to confirm without --remove"}},
 	} {

@@ -176,7 +176,7 @@ func (a *access) explain(err error) error {
 	var untrusted *tls.CertificateVerificationError
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("nobody listens at %s: is a manager running there, or reachable by "+
+		return fmt.Errorf("nothing listens at %s: is a manager running there, or reachable by "+
 			"kubectl --namespace kube-system port-forward pod/NAME 10258? (%w)", a.server, err)
 	case errors.As(err, &untrusted):
 		return fmt.Errorf("the manager's certificate is not trusted: say by --certificate-authority whose it is (one that the manager "+

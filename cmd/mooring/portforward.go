@@ -29,7 +29,7 @@ func leaderPod(ctx context.Context, client kubernetes.Interface, namespace, leas
 	}
 	holder := ptr.Deref(held.Spec.HolderIdentity, "")
 	if holder == "" {
-		return nil, fmt.Errorf("--port-forward: nobody holds the lease %s/%s", namespace, lease)
+		return nil, fmt.Errorf("--port-forward: no replica holds the lease %s/%s", namespace, lease)
 	}
 	named := held.Annotations[election.HolderPodAnnotation]
 	pod, err := managerPod(ctx, client, namespace, func(pods []corev1.Pod) *corev1.Pod {

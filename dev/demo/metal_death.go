@@ -19,7 +19,7 @@ import (
 func (r *rack) death() section {
 	return section{name: "death", title: "A machine dies", steps: []step{
 		{
-			name: "out", title: "a machine loses its power, and the router sends nothing to it any more", deadline: stepDeadline,
+			name: "out", title: "a machine loses its power, and the router stops sending to it", deadline: stepDeadline,
 			run: r.die,
 		},
 		{

@@ -21,7 +21,7 @@ func (p *privateCloud) routes() section {
 			name: "made", title: "the router has a route to the pods of every node, and every node knows that", deadline: cloudDeadline,
 			run: p.awaitRoutes,
 		},
-		{name: "repaired", title: "somebody removes a route from the router, and it is there again", deadline: cloudDeadline, run: p.removeRoute},
+		{name: "repaired", title: "a route is removed from the router, and is made again", deadline: cloudDeadline, run: p.removeRoute},
 	}}
 }
 

@@ -23,7 +23,7 @@ func replicas() section {
 	}}
 }
 
-var errNoHolder = errors.New("nobody holds the lease kube-system/" + leaseName)
+var errNoHolder = errors.New("no replica holds the lease kube-system/" + leaseName)
 
 func startLeader(ctx context.Context, s *environment) (string, error) {
 	began := time.Now()

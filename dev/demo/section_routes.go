@@ -33,7 +33,7 @@ func routes() section {
 			name: "made", title: "the cloud has a route to the pods of every node, and every node knows that", deadline: stepDeadline,
 			run: awaitRoutes,
 		},
-		{name: "repaired", title: "somebody deletes a route in the cloud, and it is there again", deadline: stepDeadline, run: deleteRoute},
+		{name: "repaired", title: "a route is deleted in the cloud, and is made again", deadline: stepDeadline, run: deleteRoute},
 	}}
 }
 

@@ -42,7 +42,7 @@ func services() section {
 			run: func(ctx context.Context, s *environment) (string, error) { return seen.open(ctx, s) },
 		},
 		{
-			name: "repaired", title: "somebody deletes the load balancer in the cloud: the Service says so, and gets another when it is changed", deadline: stepDeadline,
+			name: "repaired", title: "the load balancer is deleted in the cloud: the Service says so, and gets another when it is changed", deadline: stepDeadline,
 			run: func(ctx context.Context, s *environment) (string, error) { return seen.lose(ctx, s) },
 		},
 		{

@@ -12,7 +12,7 @@ import (
 var ErrLost = errors.New("the lease is lost")
 
 // errRenounced is why a replica does not act that has given up leading although it could not release the lease.
-var errRenounced = fmt.Errorf("%w: this replica does not lead any more", ErrLost)
+var errRenounced = fmt.Errorf("%w: this replica no longer leads", ErrLost)
 
 // instant is a point in time by the two clocks of a process. The monotonic one is never set, and goes on while the process is
 // stopped by a signal, but Linux stops it while the machine is suspended. The wall clock shows that time, once it is set right.

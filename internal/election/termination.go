@@ -34,7 +34,7 @@ func termination(pod *corev1.Pod, of holderPod) (time.Time, error) {
 	case pod.Annotations[corev1.MirrorPodAnnotationKey] != "":
 		return time.Time{}, notTerminated("it is the mirror of a static Pod")
 	case pod.Spec.HostPID || pod.Spec.ShareProcessNamespace != nil && *pod.Spec.ShareProcessNamespace:
-		return time.Time{}, notTerminated("its containers share a PID namespace, so that processes may outlive one")
+		return time.Time{}, notTerminated("its containers share a PID namespace, so processes may outlive one")
 	}
 	var finished time.Time
 	for i := range pod.Status.ContainerStatuses {

@@ -151,7 +151,7 @@ func (e *Environment) Restart(ctx context.Context, further ...string) error {
 		}
 	}
 	if err := e.awaitLed(ctx, false); err != nil {
-		return fmt.Errorf("nobody holds the lease: %w", err)
+		return fmt.Errorf("no replica holds the lease: %w", err)
 	}
 	return e.StartManager(ctx, further...)
 }

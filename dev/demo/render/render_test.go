@@ -53,7 +53,7 @@ func events() []scenario.Event {
 }
 
 func failure() scenario.Event {
-	return scenario.StepEnded{At: at(64 * time.Second), Step: "failover/lease", Err: "it did not happen within 1m0s: nobody holds the lease"}
+	return scenario.StepEnded{At: at(64 * time.Second), Step: "failover/lease", Err: "it did not happen within 1m0s: no replica holds the lease"}
 }
 
 func modelOf(events []scenario.Event) scenario.Model {
@@ -92,7 +92,7 @@ Nodes join
 
 Failover
   4.00 s  ...  the standby holds the lease
-1:04 min  FAIL the standby holds the lease: it did not happen within 1m0s: nobody holds the lease
+1:04 min  FAIL the standby holds the lease: it did not happen within 1m0s: no replica holds the lease
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)

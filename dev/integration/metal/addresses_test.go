@@ -118,7 +118,7 @@ func TestRefusedServicesAreExplainedAndRetried(t *testing.T) {
 	}))
 	shows(t, "d", "True Provided 203.0.113.7")
 	shows(t, "e", "True Provided 192.0.2.12")
-	wantEvent(t, "b", ipam.EventStranded, "which is in no pool any more")
+	wantEvent(t, "b", ipam.EventStranded, "which is no longer in a pool")
 	shows(t, "b", "True Provided 192.0.2.1")
 	change(t, "b", annotated(ipam.AnnotationAddresses, "203.0.113.8"))
 	shows(t, "b", "True Provided 203.0.113.8")

@@ -44,5 +44,5 @@ func TestServicesOfOthersKeepTheirAddresses(t *testing.T) {
 		shows(t, name, "True Provided "+address)
 	}
 	shows(t, "late", "True Provided 192.0.2.10")
-	wantEvent(t, "stranded", ipam.EventStranded, "The Service keeps 203.0.113.9, which is in no pool any more")
+	wantEvent(t, "stranded", ipam.EventStranded, "The Service keeps 203.0.113.9, which is no longer in a pool")
 }

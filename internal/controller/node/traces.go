@@ -197,7 +197,7 @@ func (t *traces) overtaken(node *corev1.Node) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if known := t.nodes[node.Name]; known != nil && known.initialize != nil && known.becomeReady == nil {
-		t.drop(node.Name, "somebody else has taken the node's taint off")
+		t.drop(node.Name, "another writer removed the node's taint")
 	}
 }
 

@@ -326,11 +326,11 @@ func why(action action) string {
 	case markHeld:
 		return "the cloud denies the node's instance, and the guard rejects the answer: " + string(action.reason)
 	case clearHeld:
-		return "the cloud does not deny the node's instance any more"
+		return "the cloud no longer denies the node's instance"
 	case addTaint:
 		return "the node's instance is shut down"
 	case removeTaint:
-		return "the node's instance is not shut down any more"
+		return "the node's instance is no longer shut down"
 	default:
 		return ""
 	}

@@ -170,7 +170,7 @@ func (p *planner) assign() {
 		if winner == w.node && overlaps && !p.delivered(w) {
 			p.plan.unmet = append(p.plan.unmet, w)
 			p.notice(podCIDRConflict, w, fmt.Sprintf("The pod CIDR %s overlaps %s of node %s, and gets no route: delete one of the two nodes, "+
-				"so that it registers anew with a pod CIDR of its own", w.cidr, other.Prefix, other.Owner))
+				"so it registers anew with a pod CIDR of its own", w.cidr, other.Prefix, other.Owner))
 			continue
 		}
 		if winner == w.node {
@@ -179,7 +179,7 @@ func (p *planner) assign() {
 		}
 		p.plan.unmet = append(p.plan.unmet, w)
 		p.notice(podCIDRConflict, w, fmt.Sprintf("The pod CIDR %s belongs to node %s, too, which has the route: "+
-			"delete one of the two nodes, so that it registers anew with a pod CIDR of its own", w.cidr, winner))
+			"delete one of the two nodes, so it registers anew with a pod CIDR of its own", w.cidr, winner))
 	}
 }
 

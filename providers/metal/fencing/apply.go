@@ -65,6 +65,6 @@ func (w writer) fence(ctx context.Context, action action, timeout time.Duration)
 		return err
 	}
 	w.recorder.Eventf(node, v1.EventTypeWarning, ReasonFenced,
-		"The machine was turned off, as its BMC confirms. Nobody turns it on again but you")
+		"The machine was turned off, as its BMC confirms. Only you turn it on again")
 	return nil
 }

@@ -276,8 +276,8 @@ func TestEvents(t *testing.T) {
 	wantEvents(t, l, "Normal AddressAssigned Assigned 192.0.2.0 from pool one and 2001:db8::1 from pool one")
 
 	must.NoError(t, l.SetPools([]config.Pool{{Name: "two", Addresses: []string{"198.51.100.0/31"}}}))
-	wantEvents(t, l, "Warning AddressOutsidePools The Service keeps 192.0.2.0, which is in no pool any more",
-		"Warning AddressOutsidePools The Service keeps 2001:db8::1, which is in no pool any more")
+	wantEvents(t, l, "Warning AddressOutsidePools The Service keeps 192.0.2.0, which is no longer in a pool",
+		"Warning AddressOutsidePools The Service keeps 2001:db8::1, which is no longer in a pool")
 	l.made = map[string]*madeFor{} // the controller ensures again
 	if got := l.finish(t, "a"); got != "[192.0.2.0 2001:db8::1]" {
 		t.Errorf("after a change of the pools: %s", got)
@@ -288,8 +288,8 @@ func TestEvents(t *testing.T) {
 	if got := l.finish(t, "a"); got != "[192.0.2.0 2001:db8::1]" {
 		t.Errorf("by the next leader: %s", got)
 	}
-	wantEvents(t, l, "Warning AddressOutsidePools The Service keeps 192.0.2.0, which is in no pool any more",
-		"Warning AddressOutsidePools The Service keeps 2001:db8::1, which is in no pool any more")
+	wantEvents(t, l, "Warning AddressOutsidePools The Service keeps 192.0.2.0, which is no longer in a pool",
+		"Warning AddressOutsidePools The Service keeps 2001:db8::1, which is no longer in a pool")
 	api.create("b", func(s *corev1.Service) {
 		s.Spec.IPFamilyPolicy, s.Spec.IPFamilies = &prefer, []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
 	})

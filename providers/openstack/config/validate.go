@@ -168,6 +168,6 @@ func (c *Config) warn() {
 		c.Warnings = append(c.Warnings, fmt.Sprintf("[LoadBalancer].container-store: %q is not one of %s", lb.ContainerStore, strings.Join(containerStores, ", ")))
 	}
 	if c.Global.TLSInsecure {
-		c.Warnings = append(c.Warnings, "[Global].tls-insecure: certificates of the cloud are not verified, so that anybody between here and there can read the credentials")
+		c.Warnings = append(c.Warnings, "[Global].tls-insecure: certificates of the cloud are not verified, so any machine in between can read the credentials")
 	}
 }

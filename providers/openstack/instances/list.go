@@ -55,7 +55,7 @@ func (i *Instances) remembered(of server) (provider.Instance, error) {
 	defer i.mu.Unlock()
 	before, found := i.seen[of.ID]
 	if !found {
-		return before, fmt.Errorf("server %s exists, and its cell is down: nothing else is known of it, so that the list is not complete", of.ID)
+		return before, fmt.Errorf("server %s exists, and its cell is down: nothing else is known of it, so the list is incomplete", of.ID)
 	}
 	before.State = provider.InstanceStateUnknown
 	return before, nil

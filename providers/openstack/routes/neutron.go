@@ -90,7 +90,7 @@ func (r *Routes) change(ctx context.Context, s step) error {
 			return err
 		}
 	}
-	return fmt.Errorf("router %s: somebody else changes it all the time; given up after %d attempts", r.config.Current().Route.RouterID, attempts)
+	return fmt.Errorf("router %s: another client changes it all the time; given up after %d attempts", r.config.Current().Route.RouterID, attempts)
 }
 
 // changeAtomically adds first, so a destination whose next hop changes has a route at all times. It reports whether Neutron has

@@ -93,7 +93,7 @@ func (s *Service) changesSince(since int64) ([]api.InstanceChange, error) {
 	case since > current || len(s.history.events) == 0 || s.history.events[0].Revision > since+1:
 		return nil, &api.Error{
 			Status: http.StatusGone, Code: api.CodeRevisionExpired,
-			Message: "the changes since this revision are not known any more; watch again from the beginning",
+			Message: "the changes since this revision are no longer known; watch again from the beginning",
 		}
 	default:
 		from, _ := slices.BinarySearchFunc(s.history.events, since+1, func(c api.InstanceChange, revision int64) int {

@@ -77,7 +77,7 @@ func (s *snapshots) next(op api.Operation, pageToken string, size int) (page, er
 	if list == nil || from >= len(list.items) {
 		return page{}, &api.Error{
 			Status: http.StatusGone, Code: api.CodePageTokenExpired,
-			Message: "the list of this page token is not held any more; list again from the first page",
+			Message: "the list of this page token is no longer held; list again from the first page",
 		}
 	}
 	if list.op != op {

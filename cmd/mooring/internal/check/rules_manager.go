@@ -162,7 +162,7 @@ func leader(seen *Observation) answer {
 	leader := view.Of(view.Seen{Now: seen.Now, Lease: found}).Leader
 	switch {
 	case leader.Holder == "":
-		return wrong("the lease was released, and nobody has taken it")
+		return wrong("the lease was released, and no replica has taken it")
 	case leader.Expired:
 		return wrong("%s has not renewed the lease since %s", leader.Holder, leader.Renewed.UTC().Format("2006-01-02 15:04:05 MST"))
 	}

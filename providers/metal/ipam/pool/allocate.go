@@ -60,7 +60,7 @@ type Note struct {
 
 // StrandedNote says that a Service keeps an address that is in no pool.
 func StrandedNote(addr netip.Addr) Note {
-	return Note{Stranded, fmt.Sprintf("The Service keeps %s, which is in no pool any more", addr)}
+	return Note{Stranded, fmt.Sprintf("The Service keeps %s, which is no longer in a pool", addr)}
 }
 
 // Allocate decides which addresses a Service gets. A Service keeps what it has, whatever became of the pools, unless it asks for
@@ -192,7 +192,7 @@ func (s *State) keep(r Request, addr netip.Addr) (netip.Addr, []Note, *RefusedEr
 	case pool == nil:
 		return addr, []Note{StrandedNote(addr)}, nil
 	case !pool.allows(r):
-		note := fmt.Sprintf("The Service keeps %s, although pool %s is not for it any more", addr, pool.Name)
+		note := fmt.Sprintf("The Service keeps %s, although pool %s is no longer for it", addr, pool.Name)
 		return addr, []Note{{Stranded, note}}, nil
 	default:
 		return addr, nil, nil

@@ -84,7 +84,7 @@ func neededRights(flags managers.Flags, namespace, lease string) ([]check.Right,
 	}
 	for _, review := range [][2]string{{"authentication.k8s.io", "tokenreviews"}, {"authorization.k8s.io", "subjectaccessreviews"}} {
 		rights = append(rights, check.Right{
-			Verb: "create", Group: review[0], Resource: review[1], Optional: "its secure port lets nobody read metrics and plans",
+			Verb: "create", Group: review[0], Resource: review[1], Optional: "its secure port serves no metrics and plans",
 		})
 	}
 	if flags.Is(separateIdentities) {
