@@ -15,11 +15,15 @@ import (
 //go:embed metal-introduction.txt
 var introduction string
 
+// longMeaning is from how many bytes on a text stands once, and other types refer to it.
+const longMeaning = 60
+
 // metalPage returns the reference page of the bare-metal config: a section for each type, followed by those of its fields.
 func metalPage(schema *jsonschema.Schema) ([]byte, error) {
 	var page bytes.Buffer
 	page.WriteString(introduction)
 	queue := []string{"CloudConfig", "MachineList"}
+	explained := map[string]string{}
 	met := map[string]bool{"CloudConfig": true, "MachineList": true, "LabelSelector": true}
 	for len(queue) > 0 {
 		name := queue[0]
@@ -31,7 +35,13 @@ func metalPage(schema *jsonschema.Schema) ([]byte, error) {
 		fmt.Fprintf(&page, "\n## %s\n\n%s\n\n", name, definition.Description)
 		var inside []string
 		for field := definition.Properties.Oldest(); field != nil; field = field.Next() {
-			fmt.Fprintf(&page, "- `%s` (%s): %s\n", field.Key, kindOf(field.Value), escape(field.Value.Description))
+			meaning := escape(field.Value.Description)
+			if first, again := explained[field.Key+meaning]; again && len(meaning) > longMeaning {
+				meaning = fmt.Sprintf("As in [%s](#%s).", first, strings.ToLower(first))
+			} else {
+				explained[field.Key+meaning] = name
+			}
+			fmt.Fprintf(&page, "- `%s` (%s): %s\n", field.Key, kindOf(field.Value), meaning)
 			if refers := reference(field.Value); refers != "" && !met[refers] {
 				met[refers] = true
 				inside = append(inside, refers)

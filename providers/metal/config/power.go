@@ -124,23 +124,21 @@ type IPMI struct {
 	CipherSuite int `json:"cipherSuite,omitempty"`
 }
 
-// Command is a program that says whether a machine is on. Its environment has MACHINE_NAME, MACHINE_ID, MACHINE_PROVIDER_ID,
-// MACHINE_SYSTEM_UUID, MACHINE_ADDRESS (the first internal address) and PATH. It prints on, off or unknown, and behind it the system
-// UUID as the controller gives it, if it does, and exits with 0; whatever else it does means unknown. A program that prints
-// MACHINE_SYSTEM_UUID verifies nothing.
+// Command is a program that says whether a machine is on. It prints on, off or unknown, and behind it the system UUID if the controller
+// gives one, and exits with 0; anything else means unknown. A program that prints MACHINE_SYSTEM_UUID verifies nothing.
+//
+// Each program is an absolute path with arguments. All get the variables MACHINE_NAME, MACHINE_ID, MACHINE_PROVIDER_ID,
+// MACHINE_SYSTEM_UUID, MACHINE_ADDRESS (the first internal address) and PATH. A program that changes the power exits with 0 once the controller has taken the
+// command.
 type Command struct {
-	// Argv is the absolute path of the program and its arguments. Required.
+	// Argv reads the power state. Required.
 	Argv []string `json:"argv"`
-	// PowerOff is the absolute path of the program that turns the machine off by force, and its arguments, where
-	// power.outOfService.fence is enabled or the machine is in a node group. It has the same environment, and exits with 0 once the
-	// controller has taken the command.
+	// PowerOff turns the machine off by force, where power.outOfService.fence is enabled or the machine is in a node group.
 	PowerOff []string `json:"powerOff,omitempty"`
-	// ShutDown is the absolute path of the program that asks the operating system to shut down, and its arguments, where the machine
-	// is in a node group. It has the same environment, and exits with 0 once the controller has taken the command. Default: none, and
-	// the machine is turned off by force when the time for that is over.
+	// ShutDown asks the operating system to shut down, where the machine is in a node group. Default: none; the machine is turned off by
+	// force when the time for that is over.
 	ShutDown []string `json:"shutDown,omitempty"`
-	// PowerOn is the absolute path of the program that turns the machine on, and its arguments, where the machine is in a node group.
-	// It has the same environment, and exits with 0 once the controller has taken the command.
+	// PowerOn turns the machine on, where it is in a node group.
 	PowerOn []string `json:"powerOn,omitempty"`
 	// Timeout is how long it may take before it is killed with all that it started. Default: power's.
 	Timeout metav1.Duration `json:"timeout,omitzero"`
