@@ -54,7 +54,7 @@ var arrows = map[string][]string{
 	"ccm/plan":                      {},
 	"ccm/reference":                 {"ccm"},
 	"extensions":                    {"ccm", "internal/controller/kit", "internal/cloud", "internal/dryrun", "internal/flagannotation", "internal/message", "internal/names", "provider"},
-	"extensions/metallb":           {"ccm", "internal/flagannotation", "providers/metal"},
+	"extensions/metallb":            {"ccm", "internal/flagannotation", "providers/metal"},
 	"cmd/cloud-controller-manager":  {"ccm", "extensions", "providers"},
 	"cmd/mooring":                   {"ccm", "deploy", "internal", "provider", "providers", "vendortool"},
 	"cmd/mooring/internal/ccmbuild": {"internal/gobuild", "internal/image", "internal/progress", "internal/version"},

@@ -21,9 +21,9 @@ func TestNotes(t *testing.T) {
 		"provider: {name: metal}":              "A replica that stays pending",
 		"replicas: 1\nprovider: {name: metal}": "With one replica, so they do during each update",
 		"serviceMonitor: {enabled: true, insecureSkipVerify: true}": "Prometheus does not verify the certificate",
-		"provider: {name: openstck}":        `Warning: Mooring ships no provider "openstck", only metal, openstack and sim`,
-		"{securePort: 10268}":               "rollout status deployment/mooring",
-		"{dryRun: true, securePort: 10268}": "mooring plan --port-forward --namespace=kube-system",
+		"provider: {name: openstck}":                                `Warning: Mooring ships no provider "openstck", only metal, openstack and sim`,
+		"{securePort: 10268}":                                       "rollout status deployment/mooring",
+		"{dryRun: true, securePort: 10268}":                         "mooring plan --port-forward --namespace=kube-system",
 	} {
 		chart, set := load(t), parse(t, values)
 		if set["provider"] == nil {

@@ -15,6 +15,8 @@ import (
 func main() {
 	os.Exit(docgen.Main(docgen.Page{
 		File: "docs/reference/flags.md", Of: "flags", Generate: "./ccm",
-		Render: func() ([]byte, error) { return flagdoc.Render(ccm.NewCommand(append(extensions.All(), metallb.All()...)...).Flags()), nil },
+		Render: func() ([]byte, error) {
+			return flagdoc.Render(ccm.NewCommand(append(extensions.All(), metallb.All()...)...).Flags()), nil
+		},
 	}, flag.CommandLine, os.Args[1:], os.Stderr))
 }
