@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -94,15 +95,55 @@ Any other difference fails the test.
 		fmt.Fprintf(&page, "| %s | %d | %d | %d | %d |\n", name, tests[name].cases, tests[name].same, tests[name].extra, tests[name].unplayed)
 	}
 	fmt.Fprintf(&page, "| all | %d | %d | %d | %d |\n", total.cases, total.same, total.extra, total.unplayed)
-	last := ""
-	for _, row := range rows {
-		if name := row.Case.Test.Package.Name + ": " + row.Case.Test.Name; name != last {
-			last = name
-			fmt.Fprintf(&page, "\n## %s\n\n| case | result |\n|---|---|\n", name)
+	page.WriteString("\nCases have the numbers that they have in the table of the test function.\n\n| test | cases | result |\n|---|---|---|\n")
+	for len(rows) > 0 {
+		test := rows[0].Case.Test
+		others := slices.IndexFunc(rows, func(row Row) bool { return row.Case.Test.Name != test.Name || row.Case.Test.Package.Name != test.Package.Name })
+		if others < 0 {
+			others = len(rows)
 		}
-		fmt.Fprintf(&page, "| %s | %s |\n", strings.TrimSpace(fmt.Sprintf("%d %s", row.Case.Index+row.Case.part+1, cell(row.Case.Name))), cell(row.text()))
+		for _, result := range results(rows[:others]) {
+			fmt.Fprintf(&page, "| %s: `%s` | %s | %s |\n", test.Package.Name, test.Name, numbers(result.cases), cell(result.text))
+		}
+		rows = rows[others:]
 	}
 	return page.Bytes()
+}
+
+// result is one that cases of a test function share.
+type result struct {
+	text  string
+	cases []int
+}
+
+// results returns the results of one test function, each with its cases.
+func results(rows []Row) (all []result) {
+	for _, row := range rows {
+		text := row.text()
+		at := slices.IndexFunc(all, func(known result) bool { return known.text == text })
+		if at < 0 {
+			at, all = len(all), append(all, result{text: text})
+		}
+		all[at].cases = append(all[at].cases, row.Case.Index+row.Case.part+1)
+	}
+	return all
+}
+
+// numbers writes sorted numbers with ranges: 1-3, 5.
+func numbers(sorted []int) string {
+	var parts []string
+	for i := 0; i < len(sorted); {
+		end := i
+		for end+1 < len(sorted) && sorted[end+1] == sorted[end]+1 {
+			end++
+		}
+		part := strconv.Itoa(sorted[i])
+		if end > i {
+			part += "-" + strconv.Itoa(sorted[end])
+		}
+		parts, i = append(parts, part), end+1
+	}
+	return strings.Join(parts, ", ")
 }
 
 // cell makes a text one of a table.
