@@ -98,7 +98,9 @@ Any other difference fails the test.
 	page.WriteString("\nCases have the numbers that they have in the table of the test function.\n\n| test | cases | result |\n|---|---|---|\n")
 	for len(rows) > 0 {
 		test := rows[0].Case.Test
-		others := slices.IndexFunc(rows, func(row Row) bool { return row.Case.Test.Name != test.Name || row.Case.Test.Package.Name != test.Package.Name })
+		others := slices.IndexFunc(rows, func(row Row) bool {
+			return row.Case.Test.Name != test.Name || row.Case.Test.Package.Name != test.Package.Name
+		})
 		if others < 0 {
 			others = len(rows)
 		}
