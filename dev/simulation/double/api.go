@@ -9,7 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/dev/simulation/apiserver"
@@ -94,9 +96,22 @@ func ticketOf(about apiserver.Attributes) string {
 	return about.Identity + " " + client + " " + about.Verb + " " + about.Path
 }
 
+// watchLists is in which share of the draws reflectors get their first objects by a watch, as from API servers today: one of eight. What they watch
+// goes through a map, whose order is another in each run: 87 % of objects have the same traces then when a draw is repeated, and 96 % with lists.
+const watchLists = 8
+
+// withoutWatchList is what an API server answers whose feature gate WatchList is off. Reflectors then list, which keeps the order of objects.
+func withoutWatchList() error {
+	forbidden := field.Forbidden(field.NewPath("sendInitialEvents"), "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled")
+	return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", field.ErrorList{forbidden})
+}
+
 // intercept holds requests in the queue, and answers those of the manager that a fault concerns.
 func (w *World) intercept(request *http.Request, about apiserver.Attributes) (*http.Response, error) {
 	w.gate.wait(ticketOf(about))
+	if w.draw.Seed%watchLists != 0 && request.URL.Query().Get("sendInitialEvents") == "true" {
+		return apiserver.StatusOf(request, withoutWatchList()), nil
+	}
 	if about.Identity != manager {
 		return nil, nil
 	}
