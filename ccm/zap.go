@@ -76,7 +76,7 @@ func keysAndValues(fields []zapcore.Field) []any {
 		one := zapcore.NewMapObjectEncoder()
 		field.AddTo(one)
 		for key, value := range one.Fields {
-			values = append(values, key, value)
+			values = slices.Concat(values, []any{key, value}) // the plugin chose the key
 		}
 	}
 	return values

@@ -116,7 +116,7 @@ func (r *run) hourOfServices(number int) {
 	time.Sleep(time.Until(hour.Add(time.Hour)))
 	tries := int(time.Hour / service.DefaultLongestRetry)
 	for name := range sickServices {
-		r.expectCalls("EnsureLoadBalancer", "default/"+name, hour, tries-1, tries+1)
+		r.expectCalls("EnsureLoadBalancer", "default/"+name, hour, tries-1, tries+tries/10+1) // jitter makes pauses differ by a tenth
 	}
 	// While the cloud denies one load balancer, the calls that the budget allows are about that one.
 	checks, denied := int(time.Hour/service.DefaultDriftCheckPeriod), int(service.DefaultAbsenceTime/service.DefaultDriftCheckPeriod)

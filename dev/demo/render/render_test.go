@@ -142,7 +142,7 @@ Nodes join
        4 lists of all instances
 Failover
   FAIL the standby holds the lease                 1:00 min
-       it did not happen within 1m0s: nobody holds the
+       it did not happen within 1m0s: no replica holds the
        lease
   --   the old leader has ended in order        not reached
 
@@ -228,7 +228,7 @@ func trimLines(text string) string {
 
 // Whatever the terminal is, the picture fits and shows what is under way.
 func TestPictureFits(t *testing.T) {
-	all := append(events(), scenario.StepEnded{At: at(64 * time.Second), Step: "failover/lease", Err: "nobody\nholds\nthe lease"})
+	all := append(events(), scenario.StepEnded{At: at(64 * time.Second), Step: "failover/lease", Err: "no replica\nholds\nthe lease"})
 	rapid.Check(t, func(t *rapid.T) {
 		width, height := rapid.IntRange(1, 200).Draw(t, "width"), rapid.IntRange(1, 60).Draw(t, "height")
 		model := modelOf(all[:rapid.IntRange(0, len(all)).Draw(t, "events")])

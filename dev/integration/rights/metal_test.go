@@ -153,6 +153,7 @@ func addressSteps() []step {
 				must.NoError(t, err)
 				s.expose(t, service)
 			}
+			s.awaitRecord(t)
 		}},
 		{"services say that no node serves them", func(t *testing.T, s *scenario) {
 			for _, service := range services {
@@ -170,6 +171,7 @@ func addressSteps() []step {
 			_, err := s.admin.CoreV1().Services("harbor").Patch(t.Context(), "pier", types.JSONPatchType, patch, metav1.PatchOptions{})
 			must.NoError(t, err)
 			s.awaitEvent(t, "pier", "EnsuringLoadBalancer", 2)
+			s.awaitRecord(t)
 		}},
 		{"services are deleted", func(t *testing.T, s *scenario) {
 			for _, service := range services {

@@ -53,6 +53,8 @@ type scenario struct {
 	instances int
 	// ready is the path that says that a replica was started.
 	ready string
+	// recorded is the version of the record of load balancers when the first was in it.
+	recorded string
 }
 
 // initialInstances is how many instances the cloud has at first.

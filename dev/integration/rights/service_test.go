@@ -36,6 +36,7 @@ func serviceSteps() []step {
 			s.expose(t, deleted)
 			s.expose(t, demoted)
 			s.awaitBalancers(t, "one for each service", func(found []api.LoadBalancer) bool { return len(found) == 2 })
+			s.awaitRecord(t)
 		}},
 		// Without a change of the service, another one would be made after ten minutes.
 		{"a load balancer is deleted in the cloud, its service says so, and gets another one when it is changed", func(t *testing.T, s *scenario) {
@@ -75,6 +76,7 @@ func serviceSteps() []step {
 				return with == 1 && without == 0
 			})
 			s.awaitEvent(t, demoted.Name, "EnsuringLoadBalancer", 2)
+			s.awaitRecord(t)
 		}},
 		{"a service is deleted, and another needs no load balancer any more", func(t *testing.T, s *scenario) {
 			must.NoError(t, s.admin.CoreV1().Services(deleted.Namespace).Delete(t.Context(), deleted.Name, metav1.DeleteOptions{}))
@@ -102,6 +104,22 @@ func (s *scenario) expose(t *testing.T, name types.NamespacedName) {
 			err = fmt.Errorf("its status is %v", service.Status)
 		}
 		return err
+	})
+}
+
+// awaitRecord waits until load balancers are recorded, and later until their record has changed, which takes another right.
+func (s *scenario) awaitRecord(t *testing.T) {
+	t.Helper()
+	poll.Until(t, "load balancers are recorded", func(ctx context.Context) error {
+		lease, err := s.admin.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, "cloud-controller-manager-load-balancers", metav1.GetOptions{})
+		switch {
+		case err != nil:
+			return err
+		case lease.ResourceVersion == s.recorded:
+			return errors.New("the record is as it was")
+		}
+		s.recorded = lease.ResourceVersion
+		return nil
 	})
 }
 

@@ -60,7 +60,7 @@ var Extras = []Extra{
 }
 
 // raced is what differs only if the reference loses a race with itself: it now and then removes the finalizer of a Service that is gone, and tells that.
-var raced = regexp.MustCompile(`^service\.TestNeedsUpdate/05 .*: no event Service external-balancer: Warning SyncLoadBalancerFailed$`)
+var raced = regexp.MustCompile(`^service\.(TestNeedsUpdate/05|TestProcessServiceDeletion/\d+) .*: no event Service external-balancer: Warning SyncLoadBalancerFailed$`)
 
 // Explain returns the rows that explain the differences of a case, as it is or with initialized nodes, each once, and the others.
 func (c Case) Explain(differences []string, initialized bool) (rows, unexplained []string) {
