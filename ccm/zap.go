@@ -69,14 +69,17 @@ func (c zapCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 // Sync does nothing: each line is written at once.
 func (zapCore) Sync() error { return nil }
 
+// theirs are keys and values that a plugin has chosen.
+type theirs []any
+
 // keysAndValues returns fields as logr has them, in their order.
-func keysAndValues(fields []zapcore.Field) []any {
-	values := make([]any, 0, 2*len(fields))
+func keysAndValues(fields []zapcore.Field) theirs {
+	values := make(theirs, 0, 2*len(fields))
 	for _, field := range fields {
 		one := zapcore.NewMapObjectEncoder()
 		field.AddTo(one)
 		for key, value := range one.Fields {
-			values = slices.Concat(values, []any{key, value}) // the plugin chose the key
+			values = append(values, key, value)
 		}
 	}
 	return values
