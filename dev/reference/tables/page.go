@@ -105,7 +105,7 @@ Any other difference fails the test.
 			others = len(rows)
 		}
 		for _, result := range results(rows[:others]) {
-			fmt.Fprintf(&page, "| %s: `%s` | %s | %s |\n", test.Package.Name, test.Name, numbers(result.cases), cell(result.text))
+			fmt.Fprintf(&page, "| %s: %s | %s | %s |\n", test.Package.Name, test.Name, numbers(result.cases), cell(result.text))
 		}
 		rows = rows[others:]
 	}
