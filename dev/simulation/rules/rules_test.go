@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/dev/simulation/double"
@@ -161,6 +162,15 @@ var allowances = []allowance{
 			}
 		},
 		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Err = nil },
+	},
+	{
+		name: "a denial by name of a node without an ID, with the old interfaces", rule: "2b-deleted", draw: world(),
+		mooring: func(r *double.Record) {
+			r.NodeChanges = deletion(false)
+			r.Calls = append(r.Calls, &double.Call{Method: "InstanceID", Object: "n", Began: 80 * time.Second, Ended: 80 * time.Second, Overlap: 1,
+				Err: cloudprovider.InstanceNotFound})
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Err = errors.New("failed") },
 	},
 	{
 		name: "writes to a node and to another one of its name", rule: "6", draw: world(),

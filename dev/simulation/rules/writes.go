@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	servicehelpers "k8s.io/cloud-provider/service/helpers"
 
@@ -29,8 +31,12 @@ func kept(j *judge) {
 		answer := func(kind string) string {
 			last := ""
 			for _, call := range j.mooring.Calls {
-				if kindOf(call.Method) == kind && call.Object == name && call.Answer != "" && call.Began >= since && call.Ended <= change.At {
+				switch {
+				case call.Object != name || call.Began < since || call.Ended > change.At:
+				case kindOf(call.Method) == kind && call.Answer != "":
 					last = call.Answer
+				case kind == "InstanceExists" && call.Method == "InstanceID" && errors.Is(call.Err, cloudprovider.InstanceNotFound):
+					last = double.No // of a node without an ID, which older plugins are asked for first
 				}
 			}
 			return last
