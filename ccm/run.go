@@ -79,12 +79,7 @@ func run(ctx context.Context, c *config) error {
 		informers: shared,
 		lifecycle: newLifecycle(plugin, client, identity.builder, shared, c.component.KubeCloudShared.AllowUntaggedCloud, fence, known),
 	}
-	defer func() {
-		ending, cancel := a.ending(ctx)
-		defer cancel()
-		a.replicaPart.stop(ending)
-		stopTracing(ending)
-	}()
+	defer a.end(ctx, stopTracing)
 	if a.replicaPart, err = a.startReplicaPart(ctx, plugin); err != nil {
 		return err
 	}
@@ -92,6 +87,14 @@ func run(ctx context.Context, c *config) error {
 		return orderly(ctx, err)
 	}
 	return a.start(ctx)
+}
+
+// end stops what runs on every replica, and then the tracing, which may be of its end.
+func (a *assembly) end(ctx context.Context, stopTracing func(context.Context)) {
+	ending, cancel := a.ending(ctx)
+	defer cancel()
+	a.replicaPart.stop(ending)
+	stopTracing(ending)
 }
 
 // configuredPlugin reads the cloud config, and returns the plugin that is made of it. What an error says of the config has no secrets in it.

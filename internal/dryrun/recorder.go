@@ -65,7 +65,7 @@ func (r *Recorder) record(intent plan.Intent, holds func(context.Context) ([]pla
 // again more often than that while they would change something.
 const Renewal = 10 * time.Minute
 
-// Intents returns what is intended now: what somebody else has done meanwhile, or what is no longer wanted, is left out. It is
+// Intents returns what is intended now: it leaves out what another writer has done meanwhile, and what is no longer wanted. It is
 // sorted by object.
 func (r *Recorder) Intents(ctx context.Context) []plan.Intent {
 	var intents []plan.Intent

@@ -58,7 +58,7 @@ func suggestion(kind, key string) string {
 	if distance(key, nearest) <= farthest {
 		return fmt.Sprintf("; did you mean %s?", nearest)
 	}
-	return "; those that have are " + strings.Join(keys, ", ")
+	return "; known are " + strings.Join(keys, ", ")
 }
 
 // farthest is by how many letters a mistyped key may differ.

@@ -17,7 +17,7 @@ func TestAnnotationFaults(t *testing.T) {
 			"the annotation metal.mooring.dev/adress-pool has no meaning on a Service; did you mean metal.mooring.dev/address-pool?",
 		}},
 		"mooring.dev/adress-pol": {"Service", "a", []string{
-			"the annotation mooring.dev/adress-pol has no meaning on a Service; those that have are metal.mooring.dev/address-pool, " +
+			"the annotation mooring.dev/adress-pol has no meaning on a Service; known are metal.mooring.dev/address-pool, " +
 				"metal.mooring.dev/allow-shared-ip, metal.mooring.dev/load-balancer-ips",
 		}},
 		"mooring.dev/confirm-deletion": {"Service", "a", []string{"the annotation mooring.dev/confirm-deletion has no meaning on a Service: it belongs on a Node"}},

@@ -78,10 +78,10 @@ type statusError struct {
 
 func (e *statusError) Error() string { return fmt.Sprintf("GET %s: %s", e.path, e.status) }
 
-// drainLimit is how much of an answer that nobody needs is read, in bytes, so its connection can be used again.
+// drainLimit is how much of an unneeded answer is read, in bytes, so its connection can be used again.
 const drainLimit = 64 << 10
 
-// drain ends an answer that nobody needs, if there is one.
+// drain ends an unneeded answer, if there is one.
 func drain(response *http.Response) {
 	if response == nil {
 		return

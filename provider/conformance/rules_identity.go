@@ -91,11 +91,13 @@ func identityRules() []Rule {
 			Text:   "As many callers at once as Limits.InFlight says get their own answers, and the race detector finds nothing.",
 			Source: Source{"provider.Limits.InFlight", "InFlight is how many calls may be under way at once, reads of the same kind among them."},
 			Needs:  []Need{NeedInstancesV2, NeedReadsAtOnce, NeedTwoInstances},
-			check: func(ctx context.Context, t *trial) error {
-				return t.readAtOnce(ctx, min(provider.CapabilitiesOf(t.Cloud).Limits.InFlight, readers))
-			},
+			check:  checkReadsAtOnce,
 		},
 	}
+}
+
+func checkReadsAtOnce(ctx context.Context, t *trial) error {
+	return t.readAtOnce(ctx, min(provider.CapabilitiesOf(t.Cloud).Limits.InFlight, readers))
 }
 
 func checkForeignMetadata(ctx context.Context, t *trial) error {

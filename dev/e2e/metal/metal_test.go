@@ -342,7 +342,7 @@ func (s *scene) probeQuickly(t *testing.T) {
 	})
 }
 
-// proxyDies: its rules go on working, so nobody is harmed whose Service has other nodes.
+// proxyDies: its rules go on working, so Services with other nodes lose nothing.
 func (s *scene) proxyDies(t *testing.T) {
 	begin := time.Now()
 	s.machines[1].proxy.Kill()

@@ -72,7 +72,7 @@ func (m machines) turn(t *testing.T, name, state string) {
 	replace(t, m.power(name), state+"\n")
 }
 
-// replace writes a file so nobody reads half of it.
+// replace writes a file in one step: no reader gets half of it.
 func replace(t *testing.T, path, text string) {
 	t.Helper()
 	must.NoError(t, os.WriteFile(path+".new", []byte(text), 0o600))

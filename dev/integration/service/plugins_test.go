@@ -250,7 +250,7 @@ func TestPriorities(t *testing.T) {
 		doomed = "many-8"
 	}
 	deleteService(t, doomed)
-	createService(t, "a-new-one") // so whoever has seen this has seen the deletion
+	createService(t, "a-new-one") // a watch that shows this has shown the deletion
 	waitService(t, "a-new-one", "is taken on", func(s *corev1.Service) error {
 		if readiness(s) != "False Ensuring" {
 			return fmt.Errorf("it is %q", readiness(s))

@@ -258,7 +258,7 @@ func object(node facts) *corev1.Node {
 }
 
 // taintPatch returns a JSON patch that puts the shutdown taint on a node, or takes it off. It tests the node's identity and
-// all of its taints, so a taint of somebody else's is never lost.
+// all of its taints, so another writer's taint is never lost.
 func taintPatch(node facts, wanted bool) jsonpatch.Patch {
 	taints := slices.DeleteFunc(slices.Clone(node.taints), isShutdownTaint)
 	if wanted {

@@ -178,7 +178,7 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// PoolName is the name that a pool has in the config: a DNS label, where that of an object may have dots.
+// PoolName is the name that a pool has in the config: a DNS label, although an object's name may have dots.
 func PoolName(name string) string { return strings.ReplaceAll(name, ".", "-") }
 
 // YAML returns the config as a file, its fields in the order of their documentation.

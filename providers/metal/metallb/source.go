@@ -332,7 +332,7 @@ func (s *Source) look(ctx context.Context) ([]byte, error) {
 	case next.refused[""] != "":
 		return nil, errors.New(next.refused[""])
 	case len(next.config.Pools) == 0:
-		return nil, fmt.Errorf("%w in namespace %s any more that can be used; the config before stays in force", errNoPool, s.namespace)
+		return nil, fmt.Errorf("%w in namespace %s that can be used; the config before stays in force", errNoPool, s.namespace)
 	}
 	same := bytes.Equal(next.content, s.current.content)
 	s.current = next

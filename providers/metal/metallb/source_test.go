@@ -98,7 +98,7 @@ func TestResourcesAreFollowed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	says("there is no IPAddressPool in namespace metallb-system any more")
+	says("there is no IPAddressPool in namespace metallb-system that can be used")
 	if _, err := pools.Create(ctx, first.object, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // Annotation on a Node says that the taint is ours, and since when the machine is off. Taints of others are left alone. It stays
-// until the machine is on and the node ready, so a taint which somebody takes off is not put on again meanwhile.
+// until the machine is on and the node ready, so a taint that another writer removes is not set again meanwhile.
 const Annotation = "metal.mooring.dev/out-of-service"
 
 // Settings are what the operator decides.

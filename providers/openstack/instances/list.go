@@ -10,7 +10,7 @@ import (
 )
 
 // List is provider.ListInstancesFunc: all servers of the project, by one query of ports and one of servers a page. Those that are no
-// nodes belong to nobody, and are listed all the same. Servers come behind the ports, so one that was made in between may have none
+// nodes have no owner, and are listed all the same. Servers come behind the ports, so one that was made in between may have none
 // in the list; such are asked for.
 func (i *Instances) List(ctx context.Context, yield func([]provider.Instance) error) error {
 	naming := namingOf(i.config.Current())

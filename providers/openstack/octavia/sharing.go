@@ -123,7 +123,7 @@ func (s *shared[T]) call(ctx context.Context) (found []T, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTimeout)
 	defer cancel()
 	defer func() {
-		if reason := recover(); reason != nil { // it is no worker's goroutine, so nobody else would catch it
+		if reason := recover(); reason != nil { // it is no worker's goroutine, which would catch it
 			err = fmt.Errorf("the list panicked: %v", reason)
 		}
 	}()

@@ -30,7 +30,7 @@ type Clients struct {
 	config   *config.Config
 	provider *gophercloud.ProviderClient
 
-	finding  singleflight.Group // by the service, so one that does not answer keeps nobody from the others
+	finding  singleflight.Group // by the service, so one that does not answer delays no other
 	mu       sync.Mutex
 	services map[string]*gophercloud.ServiceClient
 }

@@ -106,7 +106,7 @@ type LoadBalancer struct {
 
 // TargetsChange is what a client asks for by ChangeTargets. What is not named stays as it is.
 type TargetsChange struct {
-	// Tags are tags that the load balancer must have, so nobody changes somebody else's.
+	// Tags are tags that the load balancer must have, so each client changes its own only.
 	Tags map[string]string `json:"tags,omitempty"`
 	// Add are the IDs of instances that become targets, if they are none yet. The cloud refuses an ID that does not exist.
 	Add []string `json:"add,omitempty"`

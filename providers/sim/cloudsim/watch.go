@@ -40,7 +40,7 @@ func (s *Service) watchInstances(w http.ResponseWriter, r *request) error {
 	w.WriteHeader(http.StatusOK)
 	for fault := r.fault; ; {
 		if err := sendChanges(w, batch, fault); err != nil {
-			return nil // the answer has begun, so there is no refusing it any more
+			return nil // the answer has begun, so it can no longer be refused
 		}
 		if batch, err = s.nextChanges(r, batch[len(batch)-1].Revision); err != nil {
 			return nil
