@@ -33,9 +33,9 @@
 //
 // # What only Kubernetes 1.37 has
 //
-// v1.36.3 is the newest that builds here. Its source and that of v1.37.2 were compared for what this server plays: the handlers and the store of
-// k8s.io/apiserver, the strategies of the resources, and their types and validation. Requests of a cloud controller manager are answered alike,
-// but for this:
+// v1.36.3 is the newest version that builds here. We compared its source with the source of v1.37.2 for what this server plays: the handlers and the
+// store of k8s.io/apiserver, the strategies of the resources, and their types and validation. Both versions answer the requests of a cloud controller
+// manager alike, except for these differences:
 //
 //   - A watch that sends the initial events first is compressed if the client accepts gzip (WatchListCompression, on). This server compresses nothing.
 //   - An ownerReference without a kind, name or UID is refused with the cause FieldValueRequired instead of FieldValueInvalid. Its path names the

@@ -349,7 +349,7 @@ func (p *pair) simpleStep(collection string, content func() object) step {
 		if p.chance(20) {
 			delete(body["metadata"].(object), "name")
 			if p.chance(70) {
-				p.generated++ // the order of generated names is that of their prefixes
+				p.generated++ // generated names sort like their prefixes
 				body["metadata"].(object)["generateName"] = fmt.Sprintf("made-%d-", 100+p.generated)
 			}
 		}

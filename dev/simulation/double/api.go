@@ -90,7 +90,7 @@ func timeout(request *http.Request) (*http.Response, error) {
 	}
 }
 
-// ticketOf names a request in the queue. A user agent begins with the name of this program and ends with that of the client.
+// ticketOf names a request in the queue. A user agent begins with the name of this program and ends with the name of the client.
 func ticketOf(about apiserver.Attributes) string {
 	client := about.UserAgent[strings.LastIndexByte(about.UserAgent, '/')+1:]
 	return about.Identity + " " + client + " " + about.Verb + " " + about.Path

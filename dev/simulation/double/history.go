@@ -41,7 +41,7 @@ const (
 
 // History is what the rules read about objects as they were.
 type History struct {
-	// NodeChanges and ServiceChanges are the versions of the objects, whoever wrote them. The objects are not changed.
+	// NodeChanges and ServiceChanges are the versions of the objects, from every writer. Rules must not modify the objects.
 	NodeChanges    []Change[corev1.Node]
 	ServiceChanges []Change[corev1.Service]
 	// Events are the manager's writes of Events.

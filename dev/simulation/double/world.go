@@ -18,7 +18,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/names"
 )
 
-// manager is the identity of the manager towards the API server, and user that of everything else.
+// manager is the manager's identity towards the API server. Every other client uses user.
 const (
 	manager = "manager"
 	user    = "user"

@@ -11,9 +11,9 @@
 //	2m3s proxy-answer service-0 number=404 skip=2
 //	3m0s crash
 //
-// The line of the plugin names its characters, or "plain". A line that begins with a time is a disturbance and what it concerns. Words with an
-// equals sign are fields of Draw, Plugin, Node, Service and Event, and zero where they are missing. The seed decides what calls take and which of
-// them fail, for each object and call apart, so that it stays the same when other objects are removed.
+// The line of the plugin names its characters, or "plain". A line that begins with a time is a disturbance and the object that it concerns. Words
+// with an equals sign are fields of Draw, Plugin, Node, Service and Event. A missing field is zero. The seed decides how long calls take and which of
+// them fail. It decides for each object and call separately, so removing other objects does not change the result.
 package draw
 
 import (

@@ -27,12 +27,12 @@
 //   - no cloud config is followed, because no flag names one;
 //   - controller-runtime has Start wait for a warm-up by a mutex, which would stop the clock; kit.Controller waits by a channel before that.
 //
-// A draw in a process of its own repeats itself, but for
-//   - the scheduler of Go, which interrupts a goroutine after 10 ms of real time: a busy machine may change the order of goroutines, and then that of
-//     maps and select, which the process otherwise draws from the same bytes;
+// A draw in a process of its own repeats itself, except for:
+//   - the scheduler of Go, which interrupts a goroutine after 10 ms of real time. A busy machine may change the order of goroutines. The order of
+//     maps and select then changes too, because the process draws both from the same bytes;
 //   - crypto/rand, from which the identities of an election come;
 //   - tools/record of client-go, which tries an event again after a random time if its first write has failed;
-//   - without a process of its own, as in tests: the order in which the reference updates load balancers, which is that of a map.
+//   - without a process of its own, as in tests: the order in which the reference updates load balancers, because it iterates over a map.
 //
 // Goroutines of an ended incarnation wind down in virtual time. Release lets calls of its plugin go and waits for that.
 package managers

@@ -265,7 +265,7 @@ func (d *due) fastest(kind string) time.Duration {
 	return fastest
 }
 
-// gathered counts the passes that triggers in a span cause, if a pass takes a time and those that come meanwhile share the next one.
+// gathered counts the passes that triggers in a span cause. A pass takes some time, and all triggers during a pass share the next one.
 func gathered(triggers []time.Duration, s span, pass time.Duration) (count int) {
 	last := -pass - 1 // when the last pass began or will
 	for _, at := range triggers {
@@ -277,7 +277,7 @@ func gathered(triggers []time.Duration, s span, pass time.Duration) (count int) 
 	return count
 }
 
-// routes adds a list a period and the register's places, and for each list the routes that it lacks and those that it has too much.
+// routes adds one listing for each period and for each of the register's places. For each listing it adds the missing and the surplus routes.
 func (d *due) routes() {
 	d.methods["ListRoutes"] = places*len(d.record.Starts) + int(d.end/routePass)
 	for _, call := range d.record.Calls {

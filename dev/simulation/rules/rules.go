@@ -130,10 +130,10 @@ func (j *judge) handover() time.Duration {
 	return 0
 }
 
-// chance reports whether it is chance when an object arrives: a limiter that refuses at once decides by chance, and pauses double, so that one more
-// refusal takes as long as all before. Beside itself with a limiter that is one per cent slower, the reference broke rule 1 in 15 of 50 such draws, by
-// up to two minutes, and 13-early in 5. It also tries again at each heartbeat of a node, and the contract asks for that only at a change that
-// matters. What does not arrive by the end is a finding all the same.
+// chance reports whether chance decides when an object arrives. A limiter that refuses at once decides by chance. Pauses double, so one more refusal
+// takes as long as all earlier ones together. We compared the reference with itself, with a limiter that is one per cent slower. It broke rule 1 in
+// 15 of 50 such draws, by up to two minutes, and 13-early in 5. The reference also retries at each heartbeat of a node, while the contract asks for a
+// retry only after a relevant change. An object that has not arrived by the end is still a finding.
 func (j *judge) chance() bool { return j.draw.Plugin.Has(draw.RefusingLimiter) }
 
 // luck is by how much jitter may delay what the reference did after some time: a retry may miss the moment from which a cloud affirms what it denied.
@@ -224,7 +224,7 @@ func (j *judge) deleted() map[string]bool {
 	return deleted
 }
 
-// limited reports whether more instances are deleted than the limit lets go, with those that are made again.
+// limited reports whether the draw deletes more instances than the limit allows. It counts recreated instances too.
 func (j *judge) limited() bool {
 	nodes, gone := len(j.draw.Nodes), len(j.deleted())
 	for _, event := range j.draw.Events {

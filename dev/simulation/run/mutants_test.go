@@ -55,7 +55,7 @@ func mutantDraw(seed uint64) draw.Draw {
 // mutant is a mistake of the manager.
 type mutant struct {
 	name string
-	// breaks are the rules that find it, also those that may find it too because the same mistake has several consequences.
+	// breaks are the rules that find the mistake. The rules in also may find it too, because one mistake has several consequences.
 	breaks, also []string
 	wrapper      managers.Wrapper
 }

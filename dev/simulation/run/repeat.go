@@ -11,8 +11,8 @@ const (
 	enough      = 2
 )
 
-// Repeat runs a draw again after an outcome that breaks rules, and returns those that are broken in two of five repetitions, the first one
-// included. No seed reaches the jitter of both managers, so a failure at the edge of a tolerance may come and go.
+// Repeat repeats a draw whose outcome breaks rules. It returns the rules that at least two of five runs break, the first run included. No seed
+// controls the jitter of the two managers, so a failure at the edge of a tolerance may come and go.
 func Repeat(t *testing.T, first Outcome) (confirmed []string, err error) {
 	broken := map[string]int{}
 	undecided := func(done int) bool {

@@ -22,8 +22,8 @@ import (
 	"github.com/mooring-ccm/mooring/dev/simulation/run"
 )
 
-// environment is that of a process for draws. It has one core, collects no garbage before it has much, and interrupts no goroutine: what else runs on
-// the machine changes the order of goroutines less then.
+// environment is the environment of a process that runs draws. The process has one core, collects garbage only near its memory limit, and never
+// preempts a goroutine. Other load on the machine then changes the order of goroutines less.
 var environment = []string{program.SelfEnv + "=worker", "GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=700MiB", "GODEBUG=asyncpreemptoff=1"}
 
 // kept is how much is printed of what a process said that ended in the middle of a draw.

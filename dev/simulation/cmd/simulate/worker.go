@@ -107,8 +107,8 @@ func rare(t *testing.T, outcome run.Outcome) (map[string]string, error) {
 	return traces, nil
 }
 
-// save writes the shrunk scenarios of kinds into a folder, but for those that a scenario there shows already. A kind that the shrunk draw shows
-// too is listed beside it.
+// save shrinks the draw for each kind and writes the scenario into a folder. It skips a kind that a saved scenario already lists. A scenario lists
+// every kind that its shrunk draw shows.
 func save(t *testing.T, folder string, d draw.Draw, kinds []string) error {
 	if folder == "" {
 		return nil
