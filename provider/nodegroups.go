@@ -78,7 +78,7 @@ type NodeGroupOptions struct {
 	MaxNodeProvisionTime, MaxNodeStartupTime *time.Duration
 	// ZeroOrMaxNodeScaling says that the group has no nodes or all of them.
 	ZeroOrMaxNodeScaling *bool
-	// AllowNonAtomicScaleUpToMax says that of such a group some may be made when all cannot. Autoscalers up to 1.36 do not know it.
+	// AllowNonAtomicScaleUpToMax lets such a group get some machines when it cannot get all. Autoscalers up to 1.36 do not know it.
 	AllowNonAtomicScaleUpToMax *bool
 	// IgnoreDaemonSetsUtilization says that Pods of DaemonSets do not count for the utilization.
 	IgnoreDaemonSetsUtilization *bool

@@ -16,7 +16,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/cli"
 )
 
-// defaultClusterName is that of the manager.
+// defaultClusterName is the default of the manager's --cluster-name.
 const defaultClusterName = "kubernetes"
 
 // orphansFlags are the flags of orphans.
@@ -147,7 +147,7 @@ func (f *orphansFlags) write(out io.Writer, found findings) error {
 	return err
 }
 
-// terminalOf returns the input if somebody can type there.
+// terminalOf returns the input if it is a terminal, and nil otherwise.
 func terminalOf(in io.Reader) io.Reader {
 	if file, ok := in.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
 		return file
@@ -155,10 +155,10 @@ func terminalOf(in io.Reader) io.Reader {
 	return nil
 }
 
-// answer reports whether somebody types yes.
+// answer reports whether the user types yes.
 func answer(ctx context.Context, terminal io.Reader) (bool, error) {
 	typed := make(chan string, 1)
-	go func() { // it ends with the process if nobody types anything
+	go func() { // the goroutine ends with the process if the user types nothing
 		line, _ := bufio.NewReader(terminal).ReadString('\n')
 		typed <- strings.TrimSpace(line)
 	}()

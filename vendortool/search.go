@@ -193,8 +193,8 @@ func (s *search) removeBalancer(ctx context.Context, one orphans.Balancer) error
 	})
 }
 
-// retried repeats a call for as long as its error asks for it by an api.RetryError of k8s.io/cloud-provider, as that of a cloud does which
-// has begun to delete something.
+// retried repeats a call for as long as its error is an api.RetryError of k8s.io/cloud-provider. A cloud that has begun to delete something
+// returns such an error.
 func retried(ctx context.Context, call func(context.Context) error) error {
 	for {
 		err := call(ctx)

@@ -74,7 +74,7 @@ func TestCheck(t *testing.T) {
 	})
 }
 
-// An API server that does not answer makes the exit code that of what could not be looked at.
+// TestCheckWithoutAPIServer expects the exit code ExitUnseen when the API server does not answer.
 func TestCheckWithoutAPIServer(t *testing.T) {
 	kubeconfig, err := os.ReadFile(kubeconfigWith(t, "token"))
 	must.NoError(t, err)

@@ -96,7 +96,7 @@ func (w *fixture) start(t *testing.T, args ...string) (stop func()) {
 	return func() { must.NoError(t, running.Kill()) }
 }
 
-// asking returns the arguments by which a manager is asked as somebody.
+// asking returns args with the flags that query the manager with the credentials of a kubeconfig.
 func (w *fixture) asking(kubeconfig string, args ...string) []string {
 	return append(args, "--kubeconfig="+kubeconfig, "--server="+w.server, "--certificate-authority="+w.authority)
 }
@@ -198,7 +198,7 @@ func (w *fixture) status(t *testing.T) {
 	}
 }
 
-// page writes the status as a page, to a file that nobody else may read, and to standard output.
+// page runs status --html: the page goes to a file that only the user may read, and the file's name to standard output.
 func (w *fixture) page(t *testing.T) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "status.html")
@@ -288,7 +288,7 @@ func (w *fixture) orphans(t *testing.T) {
 	}
 }
 
-// confirm has somebody at a terminal decline first, and then agree.
+// confirm declines at a terminal first, and agrees then.
 func (w *fixture) confirm(t *testing.T, args []string) {
 	w.answer(t, args, "y\n", cli.ExitFailed, 3)
 	w.answer(t, args, "yes\n", cli.ExitOK, 2)

@@ -19,7 +19,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/cli"
 )
 
-// kubeconfigWith is a kubeconfig with a token for a cluster that nobody asks.
+// kubeconfigWith writes a kubeconfig with a token, for a cluster that no test calls.
 func kubeconfigWith(t *testing.T, token string) string {
 	t.Helper()
 	return write(t, fmt.Sprintf(`apiVersion: v1

@@ -139,7 +139,7 @@ func (f *planFlags) write(out io.Writer, plan view.Plan) error {
 	return err
 }
 
-// colored reports whether an output is a terminal that shows colors, and nobody has asked for none.
+// colored reports whether an output is a terminal that shows colors, and the user has not turned them off.
 func colored(out io.Writer) bool {
 	return onTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }

@@ -21,8 +21,8 @@ const (
 	tokenReserve = time.Minute
 )
 
-// podTokens are tokens of the account of a pod, bound to that pod. The pod and its kubelet have such tokens already: whoever takes the
-// place of the pod learns nothing by one.
+// podTokens are tokens of a pod's account, bound to that pod. The pod and its kubelet have such tokens already: a process that takes the
+// pod's place learns nothing from one.
 type podTokens struct {
 	client kubernetes.Interface
 	pod    *corev1.Pod

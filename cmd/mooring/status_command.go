@@ -243,8 +243,8 @@ func (f *statusFlags) page(stdout io.Writer, status view.Status, seen view.Seen)
 	return err
 }
 
-// writePrivate writes a file that only the user may read: names of nodes, addresses and errors of the cloud are nobody else's business. It takes
-// the place of what is there, so that a symbolic link which somebody left in a shared folder is not followed.
+// writePrivate writes a file that only the user may read, because it holds names of nodes, addresses and errors of the cloud. It replaces
+// the file at the path, and so never follows a symbolic link that another user left in a shared folder.
 func writePrivate(path string, content []byte) error {
 	file, err := os.CreateTemp(filepath.Dir(path), ".mooring-*") // 0600
 	if err != nil {

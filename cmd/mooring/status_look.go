@@ -33,7 +33,7 @@ type look struct {
 	// namespace and lease are those of the election.
 	namespace, lease string
 	schemes          []string
-	// everyEvent reads all events of nodes and Services, not only those that say why something waits.
+	// everyEvent reads all events of nodes and Services, not only the events that say why an object waits.
 	everyEvent bool
 	// objects are read alone, with all their events; empty: all objects.
 	objects []objectName
@@ -232,7 +232,7 @@ func (l *look) selectEvents(ctx context.Context, seen *view.Seen, selectors ...s
 	return nil
 }
 
-// readMetrics asks the manager twice, so that calls can be counted.
+// readMetrics reads the manager's metrics twice, to count the calls in between.
 func (l *look) readMetrics(ctx context.Context, seen *view.Seen) (err error) {
 	began := time.Now()
 	if seen.Before, err = l.metrics(ctx); err != nil {

@@ -67,8 +67,8 @@ func Run(t *testing.T, factory Factory, options Options) {
 	}
 }
 
-// Check tries the rules one after the other and returns a result for each. An error means that the options are wrong. When ctx
-// ends, the rule that is being tried and those that were not reached are reported as broken.
+// Check tries the rules one after the other and returns a result for each. An error means that the options are wrong. When ctx ends, Check
+// reports the current rule and all rules after it as broken.
 func Check(ctx context.Context, factory Factory, options Options) (*Report, error) {
 	options, err := options.complete()
 	if err != nil {

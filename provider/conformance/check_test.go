@@ -204,7 +204,7 @@ func TestWhatIsNotRemovedIsNamed(t *testing.T) {
 	}
 }
 
-// A route that was there before the run is nobody's to delete.
+// The suite deletes no route that existed before the run.
 func TestRoutesOfOthersStay(t *testing.T) {
 	m, simulated := newMutant(t)
 	routes, _ := m.Cloud.Routes()

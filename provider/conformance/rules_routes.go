@@ -316,7 +316,7 @@ func routeFailureRules() []Rule {
 	}
 }
 
-// routeCalls are calls for a route that exists, of which those that change routes cannot be answered without the cloud.
+// routeCalls are calls for a route that exists. The calls that change routes cannot be answered without the cloud.
 func (t *trial) routeCalls(ctx context.Context) ([]named, error) {
 	target, err := t.newRoutes(ctx, cidr(0))
 	if err != nil {

@@ -110,7 +110,7 @@ func observe(ctx context.Context, trait Trait, subject *Subject, options Options
 	return found
 }
 
-// asked is a node of an instance that has only that provider ID: its name is nobody's.
+// asked is a node with only a provider ID: no instance has its name.
 func (t *trial) asked(providerID string) *v1.Node {
 	node := namedNode(t.missingName())
 	node.Spec.ProviderID = providerID

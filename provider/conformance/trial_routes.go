@@ -22,8 +22,8 @@ func (t *trial) route(target Instance, destination string) *cloudprovider.Route 
 // hint is a hint for the name of a trial's n-th route, unique as the route controller's are.
 func (t *trial) hint(n int) string { return string(t.uid(fmt.Sprintf("route-%d", n))) }
 
-// willHaveRoute has the cluster's route to a destination removed when the trial has ended. It is called before the first call
-// that may create it: a route that is there already is somebody else's, and is neither used nor removed.
+// willHaveRoute has the cluster's route to a destination removed when the trial has ended. It is called before the first call that may
+// create the route. A route that exists already has another owner, and the trial neither uses nor removes it.
 func (t *trial) willHaveRoute(ctx context.Context, destination string) error {
 	if t.removesRoute(destination) {
 		return nil
@@ -117,7 +117,7 @@ func (t *trial) routeTo(ctx context.Context, destination string) (*cloudprovider
 	return nil, fmt.Errorf("ListRoutes, of the route to %s: %w any more", destination, errNotListed)
 }
 
-// routesTo tries that of the suite's destinations these have one route each, to this instance, and the others none.
+// routesTo waits until each of these destinations has one route, to this instance, and no other destination of the suite has any.
 func (t *trial) routesTo(ctx context.Context, target Instance, destinations ...string) error {
 	return t.eventually(ctx, func(ctx context.Context) error {
 		all, err := t.listRoutes(ctx)

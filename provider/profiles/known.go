@@ -1,7 +1,7 @@
 package profiles
 
-// known are the profiles. A number above that of the reference needs two sources: the plugin's code, which shows that its reads are safe at
-// the same time, and the cloud's or the vendor's own documentation, which shows how many are borne.
+// known are the profiles. A number above the reference's number needs two sources: the plugin's code, which shows that its reads are safe
+// at the same time, and the cloud's or the vendor's own documentation, which shows how many are borne.
 var known = []Profile{
 	{
 		Name: "AWS", Package: "k8s.io/cloud-provider-aws/pkg/providers/v1", Module: "k8s.io/cloud-provider-aws", ReadAt: "v1.37.0",
@@ -42,7 +42,7 @@ var known = []Profile{
 	{
 		Name:    "hcloud",
 		Package: "github.com/hetznercloud/hcloud-cloud-controller-manager/hcloud", Module: "github.com/hetznercloud/hcloud-cloud-controller-manager", ReadAt: "v1.35.0",
-		// Code: internal/cache/cache.go holds its lock while it asks for all servers, so that more reads at the same time gain nothing.
+		// Code: internal/cache/cache.go holds its lock while it asks for all servers: more reads at the same time gain nothing.
 		Source: "internal/cache/cache.go: ModeAll",
 	},
 	{

@@ -79,7 +79,7 @@ func (c *Cloud) serverNamed(ctx context.Context, name string) (tinycloud.Server,
 
 func providerID(id string) string { return ProviderName + "://" + id }
 
-// serverID returns the ID in a provider ID. That of another cloud is an error: nothing is known about what it stands for.
+// serverID returns the server's ID from a provider ID. The provider ID of another cloud is an error: this cloud cannot know its instance.
 func serverID(providerID string) (string, error) {
 	id, ok := strings.CutPrefix(providerID, ProviderName+"://")
 	if !ok || id == "" {

@@ -9,7 +9,7 @@ import (
 
 // Settings are the provider's flags.
 type Settings struct {
-	// ZoneSuffix is what the name of the only zone adds to that of the region.
+	// ZoneSuffix is what the name of the only zone adds to the name of its region.
 	ZoneSuffix string
 }
 

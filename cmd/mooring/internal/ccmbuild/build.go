@@ -40,7 +40,7 @@ type ImageOptions struct {
 	File string
 	// Certificates is a file of PEM root certificates. Empty takes those of this machine.
 	Certificates string
-	// Labels are set besides those that are known, and win over them.
+	// Labels are added to the labels that the build knows, and override them.
 	Labels map[string]string
 	// Reference is the name and tag under which engines load the image. It may be empty.
 	Reference string
@@ -54,9 +54,9 @@ type Result struct {
 	Program, Image, SBOM string
 	// Lock is the file that what was built from is locked in, and Sources the directory of the module that was written.
 	Lock, Sources string
-	// Digest is that of the image, or of the index if there are several platforms.
+	// Digest is the digest of the image, or of the index if there are several platforms.
 	Digest string
-	// Providers are the names of those that the program has, as in --cloud-provider. Empty for the shipped program.
+	// Providers are the program's providers by the names for --cloud-provider. Empty for the shipped program.
 	Providers []string
 	// Mooring and Kubernetes are the versions that it was built with, and Go the release of the go tool.
 	Mooring, Kubernetes, Go string
@@ -132,7 +132,7 @@ func environment(flags string) []string {
 	return []string{"GOFLAGS=" + strings.TrimSpace(flags+" -mod=mod"), "GOWORK=off", "GO111MODULE=on"}
 }
 
-// targets are the files to write, of which those that are not asked for are missing.
+// targets are the files to write. A file that the options do not request is absent.
 func (b *builder) targets() (map[string]*target, error) {
 	wanted := map[string]*target{}
 	var errs []error

@@ -11,7 +11,7 @@ import (
 // Module is the path of the module that every program is built with.
 const Module = "github.com/mooring-ccm/mooring"
 
-// Package is a package to link, as somebody asked for it: by its import path, or by a directory.
+// Package is a package to link, as the user requests it: by its import path, or by a directory.
 type Package struct {
 	// Path is the import path. It may be below its module's root, and is empty for a directory.
 	Path string
@@ -200,7 +200,7 @@ type Factory struct {
 	Name string
 	// Path is the import path of the function's package. Empty means the only package of the request.
 	Path string
-	// Func is the function's name. Its type is that of a cloudprovider.Factory, but it may return a type of its own.
+	// Func is the function's name. Its type is cloudprovider.Factory, but it may return a type of its own.
 	Func string
 }
 

@@ -134,8 +134,8 @@ func prefixes(query string) []string {
 	}
 }
 
-// compileLines are the lines of the compiler, with links turned back into the directories they stand for. A line that begins
-// with # names the package of those that follow.
+// compileLines are the lines of the compiler, with links turned back into the directories they stand for. A line that begins with # names
+// the package of the lines after it.
 func compileLines(messages []string, w Workspace) []string {
 	var lines []string
 	for _, line := range messages {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// keep writes the module that would be built to the directory that was asked for: somebody edits it and builds it with the go tool. The
+// keep writes the module that would be built to the requested directory. The user edits the module and builds it with the go tool. The
 // packages are not asked what they register, because the main that comes of it may pass their constructors on.
 func (b *builder) keep(ctx context.Context, found Found, w Workspace, picked Picked) (Result, error) {
 	dir := b.absolute(b.options.Sources)
@@ -37,8 +37,8 @@ func (b *builder) keep(ctx context.Context, found Found, w Workspace, picked Pic
 	}, nil
 }
 
-// linkOutside has the go.mod of the workspace name the directories themselves, where it names links in the workspace: relative to where
-// it will be, as somebody would write them who keeps both in one place.
+// linkOutside replaces the workspace's links in its go.mod by the directories behind them. The paths are relative to the module's future
+// place, as a developer writes them who keeps both in one repository.
 func (b *builder) linkOutside(ctx context.Context, dir string, w Workspace) error {
 	file := filepath.Join(b.workspace, "go.mod")
 	output, err := b.goTool(ctx, b.elsewhere, "", "mod", "edit", "-json", file)

@@ -22,7 +22,7 @@ type LockedModule struct {
 	Path, Version string
 	// By is what replaces it, as PATH@VERSION, or byDirectory. Empty: nothing does.
 	By string
-	// Sum is that of the content, "h1:...", of the replacement if there is one.
+	// Sum is the hash of the content, "h1:...", or of the replacement's content if there is one.
 	Sum string
 }
 
@@ -75,8 +75,8 @@ func ParseLock(text string) (Lock, error) {
 	return lock, nil
 }
 
-// queries are the arguments of go get that choose the same versions again: those that ask for the newest version are answered by the lock,
-// and those that ask for a version of their own are kept, which checkLock compares.
+// queries returns the arguments of go get that choose the same versions again. The lock answers queries for the newest version. Queries for
+// a certain version stay, and checkLock compares them with the lock.
 func (l Lock) queries(asked []string) []string {
 	if l == nil {
 		return asked

@@ -81,7 +81,7 @@ type Workspace struct {
 	Links map[string]string
 	// Get are the arguments of go get: everything whose version matters at once, so it can say what contradicts what.
 	Get []string
-	// Imports are the packages of providers, and Factories build those that register nothing.
+	// Imports are the packages of providers. Factories build the providers whose packages register nothing.
 	Imports   []string
 	Factories []Factory
 	// Target is the package to build.
@@ -136,7 +136,7 @@ func planWorkspace(request Request, found Found) (Workspace, error) {
 	return w, nil
 }
 
-// required are the modules that the workspace requires from the beginning: those that come from directories, and Mooring.
+// required returns the modules that the workspace requires from the beginning: modules in directories, and Mooring.
 func required(sources []Source, replacements []Replacement, imports []string) []Source {
 	byPath := map[string]Source{}
 	for _, source := range sources {

@@ -71,8 +71,8 @@ func scrubbed(home string) []string {
 	return env
 }
 
-// attribute returns the names of the providers, or an error with the packages that register none: those that neither hold nor
-// import the function of a registered provider.
+// attribute returns the names of the providers, or an error with the packages that register none: such a package neither holds nor imports
+// the function of a registered provider.
 func (b *builder) attribute(ctx context.Context, w Workspace, found []registration) ([]string, error) {
 	var names, without []string
 	for _, r := range found {

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// target is a file that is wanted. What is written first is a file in a directory beside it, which is moved into place when
-// everything has succeeded: whoever had a working file keeps it until there is another, and nobody sees half a file.
+// target is a file that the build writes. It is written to a directory beside it first, and moved into place when every step has succeeded.
+// A failed build keeps the previous file, and no process reads half a file.
 type target struct {
 	file string
 	dir  string

@@ -38,8 +38,8 @@ var stagingModules = []string{
 	"mount-utils", "pod-security-admission", "streaming",
 }
 
-// planAlignment returns the arguments of go get that bring the modules of Kubernetes to one minor version, the highest that
-// anybody requires. The go tool raises only those that somebody requires higher; the others would be left behind.
+// planAlignment returns the arguments of go get that bring all modules of Kubernetes to one minor version: the highest that any module
+// requires. The go tool itself raises only the modules that another module requires at a higher version, and leaves the others behind.
 func planAlignment(modules []ModuleVersion) []string {
 	var highest [2]int
 	versions := map[string][2]int{}

@@ -25,8 +25,8 @@ type Observation struct {
 	Namespace, Lease string
 	// Schemes are those of the provider IDs that are Mooring's own; empty if the caller did not say.
 	Schemes []string
-	// Server is the version of the API server, Tested those that this version of Mooring is tested
-	// with, the oldest first: "v1.36.3".
+	// Server is the version of the API server, such as "v1.36.3". Tested are the versions that this version of Mooring is tested with, the
+	// oldest first.
 	Server Part[string]
 	Tested []string
 	Nodes  Part[[]corev1.Node]
@@ -44,7 +44,7 @@ type Observation struct {
 	KubeProxy Part[*corev1.ConfigMap]
 	// Events are those about nodes and Services that wait.
 	Events Part[[]corev1.Event]
-	// Rights are those that Mooring needs.
+	// Rights are the permissions that Mooring needs.
 	Rights Part[[]Right]
 }
 

@@ -43,7 +43,7 @@ func apiServer(seen *Observation) answer {
 	return said
 }
 
-// kubelets finds nodes that registered without the taint: nobody will ever initialize them.
+// kubelets finds nodes that registered without the taint: no cloud controller manager will ever initialize them.
 func kubelets(seen *Observation) answer {
 	if seen.Nodes.Unread != "" {
 		return answer{unknown: []string{seen.Nodes.Unread}}
@@ -83,7 +83,7 @@ func foreign(node *corev1.Node, seen *Observation) bool {
 	return ownership.Rules{Schemes: seen.schemes()}.Decide(node).Owner == ownership.Foreign
 }
 
-// schemes are those that the caller named, or else the manager's flag does.
+// schemes are the schemes that the caller named, or else the manager's flag.
 func (o *Observation) schemes() []string {
 	if len(o.Schemes) > 0 {
 		return o.Schemes

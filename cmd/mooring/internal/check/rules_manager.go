@@ -139,7 +139,7 @@ func podFinding(pod *corev1.Pod, seen *Observation) (Finding, bool) {
 
 func because(reason, message string) string { return strings.TrimSuffix(reason+": "+message, ": ") }
 
-// leader looks whether somebody leads.
+// leader looks for a replica that leads.
 func leader(seen *Observation) answer {
 	if seen.Leases.Unread != "" {
 		return answer{unknown: []string{seen.Leases.Unread}}
@@ -201,7 +201,7 @@ func rights(seen *Observation) answer {
 	return said
 }
 
-// otherManagers looks for somebody else who does the same.
+// otherManagers looks for other cloud controller managers that do the same work.
 func otherManagers(seen *Observation) answer {
 	said := answer{unknown: unread(seen.Workloads.Unread, seen.Leases.Unread, seen.Nodes.Unread), note: "none seen"}
 	shared := len(seen.schemes()) > 0 || seen.flags()["node-selector"] != ""
@@ -266,7 +266,7 @@ func ofManager(lease *coordinationv1.Lease) bool {
 	})
 }
 
-// otherWriters finds cloud controller managers of other names among those who have written nodes lately.
+// otherWriters finds cloud controller managers of other names among the recent writers of nodes.
 func otherWriters(seen *Observation) []Finding {
 	nodes := map[string][]string{}
 	for i := range seen.Nodes.Value {

@@ -144,7 +144,7 @@ func conditionFor(node *corev1.Node, kind corev1.NodeConditionType, seen *Observ
 	})
 }
 
-// announcement looks for addresses that nobody outside of the cluster knows, by the word of the provider metal.
+// announcement looks for addresses that are announced to no router, by the condition that the provider metal writes.
 func announcement(seen *Observation) answer {
 	if seen.Services.Unread != "" {
 		return answer{unknown: []string{seen.Services.Unread}}
@@ -186,7 +186,7 @@ func announcement(seen *Observation) answer {
 	return said
 }
 
-// loadBalancers looks for Services that nobody gives what they ask for.
+// loadBalancers looks for Services that wait for the load balancer they ask for.
 func loadBalancers(seen *Observation) answer {
 	if seen.Services.Unread != "" {
 		return answer{unknown: []string{seen.Services.Unread}}

@@ -35,7 +35,7 @@ type Finding struct {
 	Severity Severity `json:"severity"`
 	// Field is the path of the field, empty for what concerns the whole.
 	Field string `json:"field,omitempty"`
-	// Line is that of the field in the file, zero where it is not known.
+	// Line is the field's line in the file, zero where it is not known.
 	Line    int    `json:"line,omitempty"`
 	Message string `json:"message"`
 }

@@ -35,13 +35,13 @@ type Manager struct {
 	RouteLimit    int  `json:"routeLimit,omitempty"`
 	// Targets are the nodes that are targets of every load balancer.
 	Targets *int `json:"targets,omitempty"`
-	// Drift is how many load balancers were found gone or changed since the process began, and Orphans are those that belong to no
+	// Drift is how many load balancers were found gone or changed since the process began. Orphans are the load balancers that belong to no
 	// Service, by owner: this_cluster, or unknown.
 	Drift   map[string]int `json:"drift,omitempty"`
 	Orphans map[string]int `json:"orphans,omitempty"`
 	// Held are nodes that are kept although the cloud denies their instances, by reason.
 	Held map[string]int `json:"heldNodes,omitempty"`
-	// Deletions are those that count against DeletionLimit now.
+	// Deletions are the deletions of nodes that count against DeletionLimit now.
 	Deletions     int `json:"deletionsInWindow"`
 	DeletionLimit int `json:"deletionLimit"`
 }

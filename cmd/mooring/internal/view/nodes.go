@@ -26,7 +26,7 @@ const (
 	NodeHeld NodeState = "held"
 	// NodeUninitialized nodes wait for their initialization.
 	NodeUninitialized NodeState = "uninitialized"
-	// NodeOutOfService nodes are off for good until somebody says otherwise: their volumes are free.
+	// NodeOutOfService nodes carry the taint out-of-service: they stay off until it is removed, and their volumes are free.
 	NodeOutOfService NodeState = "out of service"
 	// NodeShutDown nodes have instances that are off.
 	NodeShutDown NodeState = "shut down"
@@ -137,7 +137,7 @@ func taintOf(of *corev1.Node, key string) *corev1.Taint {
 	return nil
 }
 
-// addedAt is when a taint was put on, zero if nobody wrote that down.
+// addedAt is when a taint was added, zero if the taint does not say.
 func addedAt(taint *corev1.Taint) time.Time {
 	if taint.TimeAdded == nil {
 		return time.Time{}

@@ -99,7 +99,7 @@ type pageEvent struct {
 	Count                              int32
 }
 
-// routesPicture is how many routes the cloud has of those that it takes.
+// routesPicture is how many routes the cloud has, and how many it accepts at most.
 type routesPicture struct {
 	Listed, Missing, Limit int
 	Percent                float64

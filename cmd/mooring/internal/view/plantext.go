@@ -43,7 +43,7 @@ func (p Plan) Counts() Counts {
 	return c
 }
 
-// hidden stands for a value that nobody is shown.
+// hidden replaces a secret value in the output.
 const hidden = "(hidden)"
 
 // WithoutSecrets returns the plan without the values of Secrets.

@@ -42,7 +42,7 @@ func rank[T comparable](order []T, state T) int {
 	return len(order)
 }
 
-// problemsOf returns those that have problems: the gravest first, of those the oldest.
+// problemsOf returns the rows with problems: the gravest first, and the oldest first among equally grave ones.
 func problemsOf[T interface{ Problem() bool }](all []T, gravity func(T) int, since func(T) time.Time) []T {
 	var found []T
 	for _, one := range all {
@@ -72,7 +72,7 @@ func (s Status) ServiceProblems() []Service {
 	return problemsOf(s.Services, gravity, func(v Service) time.Time { return v.Since })
 }
 
-// shown returns the rows to show, and what to say of those that are left out.
+// shown returns the rows to show, and a line about the rows that it leaves out.
 func shown[T interface{ Problem() bool }](style Style, all, problems []T, what string) (rows []T, left string) {
 	if style.ProblemsFirst {
 		all = append(slices.Clone(problems), slices.DeleteFunc(slices.Clone(all), T.Problem)...)
@@ -114,7 +114,7 @@ func (s Status) Zones() []Zone {
 	return zones
 }
 
-// states are all states that zones have, those that are no problems first.
+// states are all states that nodes of the zones have. States that are no problem come first.
 func states(zones []Zone) []NodeState {
 	var found []NodeState
 	for _, state := range append([]NodeState{NodeInitialized, NodeForeign}, nodeGravity...) {

@@ -35,7 +35,7 @@ func (s Session) Up() bool { return s.State == names.SessionEstablished }
 // Problem reports whether the router lacks something.
 func (s Session) Problem() bool { return !s.Up() || len(s.Problems) > 0 }
 
-// sessionsOf returns the sessions of the replica that was asked: those that are down first, then those with problems.
+// sessionsOf returns the sessions of the replica that was asked: sessions that are down come first, then sessions with problems.
 func sessionsOf(seen Seen) []Session {
 	of := metrics(seen.Metrics)
 	up := of.each(names.MetricSessionUp, "peer")
@@ -73,7 +73,7 @@ func sessionsOf(seen Seen) []Session {
 	return sessions
 }
 
-// announcementProblems say that addresses are announced to nobody: by the sessions that were asked for, and by the conditions of Services.
+// announcementProblems finds addresses that are announced to no router, by the sessions of the replica and by the conditions of Services.
 func announcementProblems(sessions []Session, services []Service) (problems []string) {
 	if len(sessions) > 0 && !slices.ContainsFunc(sessions, Session.Up) {
 		problems = append(problems, "no BGP session of the replica that was asked is up: it announces nothing to routers")

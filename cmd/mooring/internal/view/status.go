@@ -47,9 +47,9 @@ type Status struct {
 	// Nodes and Services are nil if they are not known.
 	Nodes    []Node    `json:"nodes"`
 	Services []Service `json:"services"`
-	// Sessions are the BGP sessions of the replica that was asked, of the provider metal, those that are down first.
+	// Sessions are the BGP sessions of the provider metal on the replica that was asked. Sessions that are down come first.
 	Sessions []Session `json:"sessions,omitempty"`
-	// Problems are those of the whole cluster, the gravest first: addresses that are announced to nobody.
+	// Problems concern the whole cluster, the gravest first: addresses that are announced to no router.
 	Problems []string `json:"problems,omitempty"`
 	// Unknown says what could not be read, and why.
 	Unknown []string `json:"unknown,omitempty"`
@@ -64,7 +64,7 @@ type Leader struct {
 	Renewed time.Time `json:"renewed,omitzero"`
 	// NoLease says that there is no lease: no manager has ever led that elects its leader by it.
 	NoLease bool `json:"noLease,omitempty"`
-	// Expired says that it has not for longer than the lease lasts: nobody leads.
+	// Expired says that it has not for longer than the lease lasts: no replica leads.
 	Expired bool `json:"expired,omitempty"`
 }
 

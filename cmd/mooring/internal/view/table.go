@@ -87,7 +87,7 @@ func writeTable(out *strings.Builder, style Style, title []string, rows [][]cell
 	}
 }
 
-// Printable makes a line of a text that somebody else wrote: what could move the cursor or paint the terminal is shown as a dot.
+// Printable makes one line of a text from another program: a dot replaces what could move the cursor or paint the terminal.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -123,7 +123,7 @@ func short(d time.Duration) string {
 	}
 }
 
-// timestamp shows a time as it is, which is for those who want to see all.
+// timestamp shows a time in full, for the style that shows everything.
 func (s Style) timestamp(then time.Time) cell {
 	if !s.All || then.IsZero() {
 		return cell{}
