@@ -116,8 +116,8 @@ func (l *listing) declaredType(s *ast.TypeSpec) {
 	}
 }
 
-// members lists the exported fields of a struct, or the methods of an interface. An unexported one of those is listed by its name: nobody else
-// can implement such an interface.
+// members lists the exported fields of a struct, or the methods of an interface. It lists unexported methods too, because no other package can
+// implement an interface that has one.
 func (l *listing) members(of string, list *ast.FieldList) {
 	for _, field := range list.List {
 		if len(field.Names) == 0 {
@@ -143,7 +143,8 @@ func fields(list *ast.FieldList) string {
 	return strings.Join(all, ", ")
 }
 
-// signature is the type of a function without the word func and without the names of parameters and results, which nobody depends on.
+// signature is the type of a function without the word func. It leaves out the names of parameters and results, because callers do not depend on
+// them.
 func signature(t *ast.FuncType) string {
 	types := func(list *ast.FieldList) []string {
 		var all []string

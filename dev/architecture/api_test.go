@@ -49,7 +49,7 @@ func TestPublicAPI(t *testing.T) {
 	}
 }
 
-// TestEveryListIsOfAPackage finds lists that nobody checks.
+// TestEveryListIsOfAPackage finds lists that no test compares with a package.
 func TestEveryListIsOfAPackage(t *testing.T) {
 	files, err := filepath.Glob("../api/*.txt")
 	if err != nil || len(files) != len(public) {

@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// logKeys calls found with each key of each log call in a file: of Info, Error and WithValues of a logr.Logger, and of functions
-// that return keys and values for them. A key that is not written out is an empty string: nobody could search for it.
+// logKeys calls found with each key of each log call in a file. Log calls are Info, Error and WithValues of a logr.Logger, and functions that return
+// keys and values for them. A key that is not a literal counts as an empty string, because a search for the key would not find it.
 func logKeys(file *ast.File, found func(key string, at token.Pos)) {
 	ast.Inspect(file, func(node ast.Node) bool {
 		switch n := node.(type) {
@@ -46,8 +46,8 @@ func pairsOf(call *ast.CallExpr) ([]ast.Expr, bool) {
 	return nil, false
 }
 
-// keysIn calls found with the keys among the arguments of a call. A single argument with dots stands for pairs that a function
-// returns; those that are passed through it count here.
+// keysIn calls found with the keys among the arguments of a call. A single argument with dots is a call of a function that returns pairs. The pairs
+// that this function gets as its own arguments count here.
 func keysIn(call *ast.CallExpr, pairs []ast.Expr, found func(string, token.Pos)) {
 	if call.Ellipsis.IsValid() {
 		if inner, ok := pairs[len(pairs)-1].(*ast.CallExpr); ok && len(inner.Args)%2 == 0 {

@@ -253,7 +253,7 @@ type alert struct {
 	Alert, Expr, For string
 	Annotations      map[string]string
 	Labels           map[string]string
-	// metal is set for those that are there with the provider metal only.
+	// metal is set for alerts that exist with the provider metal only.
 	metal bool
 }
 

@@ -35,7 +35,7 @@ func podOf(t *testing.T, values string) corev1.PodSpec {
 	return workload.Spec.Template.Spec
 }
 
-// TestReplicasKnowTheirNode: the provider metal reads NODE_NAME. Whoever sets it by hand keeps what they set, once.
+// TestReplicasKnowTheirNode: the provider metal reads NODE_NAME. An operator who sets it by hand keeps that value, and the chart adds no second one.
 func TestReplicasKnowTheirNode(t *testing.T) {
 	for values, want := range map[string]string{
 		"provider: {name: metal}":                                                     "spec.nodeName",
@@ -71,8 +71,8 @@ func node(labels map[string]string, taints ...corev1.Taint) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Labels: labels}, Spec: corev1.NodeSpec{Taints: taints}}
 }
 
-// TestWhereItMayRun asks the scheduler's own rules on which nodes the pods may run, and stay. The labels and taints of servers are
-// those that the distributions document.
+// TestWhereItMayRun asks the scheduler's own rules on which nodes the pods may run, and stay. The labels and taints of servers come from the
+// documentation of the distributions.
 func TestWhereItMayRun(t *testing.T) {
 	const controlPlane, etcd, os = "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/etcd", "kubernetes.io/os"
 	nodes := map[string]*corev1.Node{

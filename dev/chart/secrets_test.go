@@ -42,8 +42,8 @@ func project(t *testing.T, folder string, data map[string][]byte) {
 	}
 }
 
-// TestARotatedSecretReachesTheRunningDaemon follows docs/how-to/rotate-credentials.md: the Secret's new content appears in the
-// mounted folder, and the cloud takes nothing but the new token from then on. Nobody restarts anything.
+// TestARotatedSecretReachesTheRunningDaemon follows docs/how-to/rotate-credentials.md. The Secret's new content appears in the mounted folder. From
+// then on the cloud accepts only the new token. No process restarts.
 func TestARotatedSecretReachesTheRunningDaemon(t *testing.T) {
 	cluster := localclustertest.Start(t)
 	client, err := kubernetes.NewForConfig(cluster.AdminConfig())
@@ -74,7 +74,7 @@ func TestARotatedSecretReachesTheRunningDaemon(t *testing.T) {
 
 	token.Store("rotated")
 	project(t, mounts[mounted], map[string][]byte{"token": []byte("rotated\n")})
-	// An instance that nobody has heard of before: what the daemon has listed with the old token does not help.
+	// A new instance: what the daemon has listed with the old token does not help.
 	administrator, err := api.NewClient(api.ClientOptions{Endpoint: cloud.URL, Token: cloudsim.StaticToken("rotated")})
 	must.NoError(t, err)
 	t.Cleanup(administrator.CloseIdleConnections)

@@ -65,7 +65,7 @@ func scrapesOf(t *testing.T, values string) []scrapeTLS {
 	return all
 }
 
-// TestServiceMonitorVerifies reads what Prometheus is told to verify: everything, unless somebody says that it is not to.
+// TestServiceMonitorVerifies reads what Prometheus verifies: everything, unless the operator disables that.
 func TestServiceMonitorVerifies(t *testing.T) {
 	const monitor = "serviceMonitor: {enabled: true}\n"
 	for values, want := range map[string]scrapeTLS{

@@ -29,7 +29,7 @@ type Options struct {
 	Daemon string
 	// Keep leaves everything running after the last step until the context ends.
 	Keep bool
-	// Faults are what the simulated cloud does wrong, for those who want to see what happens then.
+	// Faults are what the simulated cloud does wrong, to show how the manager reacts.
 	Faults []api.Fault
 	// StepDeadline replaces the deadline of every step when it is not zero.
 	StepDeadline time.Duration
@@ -52,7 +52,7 @@ const (
 	OpenStack Provider = "openstack"
 )
 
-// Providers are those that the demo can show.
+// Providers are the providers that the demo can show.
 func Providers() []Provider { return []Provider{Simulated, Metal, OpenStack} }
 
 // ErrInterrupted says that the context ended before the demo did.
@@ -72,10 +72,10 @@ func (e *StepError) Error() string { return fmt.Sprintf("%v\nlogs are in %s", e.
 // Unwrap returns what was missing.
 func (e *StepError) Unwrap() error { return e.Err }
 
-// Run gives the demo; that of Metal only in network namespaces, which Enter makes.
+// Run gives the demo. It runs the demo of Metal only in network namespaces, which Enter makes.
 //
-// It returns nil when every step happened, a *StepError when one did not, and ErrInterrupted when ctx
-// ended before. Whatever it returns, no process and no file of it is left, except the logs that a StepError names.
+// Run returns nil when every step happened, a *StepError when one did not, and ErrInterrupted when ctx ended before. In all cases it leaves no
+// process and no file behind, except the logs that a StepError names.
 func Run(ctx context.Context, options Options) error {
 	events := &reporter{renderer: options.Renderer}
 	defer events.close()

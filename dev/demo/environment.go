@@ -32,7 +32,7 @@ type environment struct {
 	// current is the name of the step that is under way.
 	current string
 
-	// dir holds all files of the demo, and logs those that are kept when a step fails.
+	// dir holds all files of the demo. logs holds the files that remain when a step fails.
 	dir, logs string
 	logFile   *os.File
 	// life ends when the demo does, before anything is stopped, or with fail when something ends that must not.

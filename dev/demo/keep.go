@@ -21,7 +21,7 @@ func (s *environment) keep(ctx context.Context) error {
 		}
 	}
 	for _, r := range s.replicas {
-		r.release() // whoever looks around may stop one
+		r.release() // the user may stop one
 	}
 	fmt.Fprint(s.options.Out, s.invitation(s.options.Style))
 	<-ctx.Done()

@@ -29,7 +29,7 @@ type exposed struct {
 	sent    *traffic
 }
 
-// archive is the name of the Service with policy Cluster; that of the one with policy Local is shop.
+// archive is the name of the Service with policy Cluster. The Service with policy Local is named shop.
 const archive = "archive"
 
 func exposedServices() (local, cluster *exposed) {

@@ -50,8 +50,8 @@ func (m *machine) systemUUID() string {
 	return uuid.NewSHA1(uuid.NameSpaceDNS, []byte(m.name)).String()
 }
 
-// writeCertificates writes the files of the autoscaler's server. The control plane's authority is that of its clients, since it signs the
-// certificates of whoever the demo plays.
+// writeCertificates writes the files of the autoscaler's server. Its clients present certificates of the control plane's authority, which signs the
+// certificates of every identity in the demo.
 func (r *rack) writeCertificates(s *environment) error {
 	addresses := []net.IP{replica4.AsSlice(), replica4.Next().AsSlice()}
 	certificate, key, err := cert.GenerateSelfSignedCertKey("mooring-autoscaler", addresses, nil)

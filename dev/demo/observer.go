@@ -38,7 +38,7 @@ type observer struct {
 // view is what is known of the cluster. Its objects are shared and must not be changed.
 type view struct {
 	nodes map[string]*corev1.Node
-	// holder is the identity in the lease; empty if nobody holds it.
+	// holder is the identity in the lease; empty if no replica holds it.
 	holder string
 }
 

@@ -34,7 +34,7 @@ const (
 type privateCloud struct {
 	cloud       *openstack.Cloud
 	environment *openstack.Environment
-	// servers are those that nodes run on, by the names of both.
+	// servers are the servers of the nodes, by the name that a node and its server share.
 	servers map[string]servers.Server
 	// vip is the address of the first Service.
 	vip string

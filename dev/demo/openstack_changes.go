@@ -24,7 +24,7 @@ var (
 // second is the name of the Service that is made while keystone is away.
 const second = "cellar"
 
-// changes has two kubelets fall silent: the server of one is stopped and started, that of the other deleted.
+// changes has two kubelets fall silent. It stops and starts the server of one, and deletes the server of the other.
 func (p *privateCloud) changes() section {
 	return section{name: "changes", title: "Servers go", steps: []step{
 		{
@@ -128,7 +128,7 @@ func (p *privateCloud) remove(ctx context.Context, s *environment) (string, erro
 	return fmt.Sprintf("the node after %s, route and member after %s", seconds(deleted), seconds(time.Since(began))), err
 }
 
-// outage has nobody log in for a while.
+// outage makes logins fail for a while.
 func (p *privateCloud) outage() section {
 	return section{name: "outage", title: "Keystone is away", steps: []step{
 		{

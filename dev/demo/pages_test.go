@@ -27,8 +27,8 @@ const root = "../.."
 // patience bounds every wait: the first build of a machine is not part of it, a demo on a busy machine is.
 const patience = 5 * time.Minute
 
-// TestDemos runs the demos that the pages show, as they show them, and what they show of those that are left running. What
-// they build goes to a folder of this test.
+// TestDemos runs the demos as the pages show them. For demos that keep running, it also runs the commands that the pages show. What they build goes
+// to a folder of this test.
 func TestDemos(t *testing.T) {
 	bin := t.TempDir()
 	newPlace(t, bin).shell(t, "make build").finish(t, 0)
@@ -225,7 +225,7 @@ func (r *running) await(t *testing.T, expression string) string {
 	poll.Within(t, patience, fmt.Sprintf("%s says %s", r.command, expression), func(context.Context) error {
 		ended := false
 		select {
-		case <-r.done: // nothing is written any more
+		case <-r.done: // the command has written all of its output
 			ended = true
 		default:
 		}

@@ -17,7 +17,7 @@ const processGrace = 10 * time.Second
 // process is a program that runs beside the demo.
 type process struct {
 	*program.Program
-	// free is closed when the process may end: it was stopped, or nobody counts on it any more.
+	// free is closed when the process may end: it was stopped, or no step needs it from now on.
 	free     chan struct{}
 	freeOnce sync.Once
 }

@@ -166,7 +166,7 @@ const (
 	bmcPassword = "demo"
 )
 
-// serveBMC serves one Redfish service for all machines, as that of a chassis does.
+// serveBMC serves one Redfish service for all machines, like the service of a chassis.
 func (r *rack) serveBMC(_ context.Context, s *environment) (string, error) {
 	var systems []redfishsim.System
 	for _, m := range r.machines {

@@ -58,8 +58,8 @@ func (s *environment) startCluster(ctx context.Context, podCIDRs string, address
 	return fmt.Sprintf("kube-apiserver %s at %s", version.GitVersion, cluster.AdminConfig().Host), nil
 }
 
-// startUntil starts something that lives as long as life, and gives up when ctx ends before it has started. Here life does not
-// end by itself: what was started stops in its turn, after those that need it.
+// startUntil starts something that lives as long as life, and gives up when ctx ends before it has started. Here life does not end by itself. The
+// process stops in its turn, after the processes that need it.
 func startUntil[T any](ctx, life context.Context, start func(context.Context) (T, error)) (T, error) {
 	life, giveUp := context.WithCancelCause(life)
 	stop := context.AfterFunc(ctx, func() { giveUp(context.Cause(ctx)) })

@@ -45,8 +45,7 @@ func failover() section {
 type handover struct {
 	// terminated is when the leader got SIGTERM.
 	terminated time.Time
-	// instance is a new one, whose node joins as soon as the old leader has let go of the lease: whoever initializes it, it is
-	// not the old leader.
+	// instance is a new one. Its node joins as soon as the old leader has released the lease, so the old leader cannot initialize it.
 	instance *api.Instance
 	joined   chan error
 }

@@ -19,8 +19,7 @@ import (
 const (
 	// podCIDRs is where kube-controller-manager takes the nodes' pod CIDRs from, and where the manager may have routes.
 	podCIDRs = "10.244.0.0/16"
-	// routePeriod is --route-reconciliation-period of the replicas: of 10 s by default. Four of them pass until a route is made again that
-	// somebody deleted.
+	// routePeriod is --route-reconciliation-period of the replicas, 10 s by default. A deleted route is made again after four periods.
 	routePeriod = 2 * time.Second
 	// cloudPoll is how often the cloud is asked for what has no watch.
 	cloudPoll = 50 * time.Millisecond

@@ -46,7 +46,7 @@ func othersFlags() map[string]string {
 	}
 }
 
-// text is that of a page, by its path from the root of the project.
+// text is the text of a page, by its path from the root of the project.
 func text(t *testing.T, path ...string) string {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join(root, filepath.Join(path...)))
@@ -56,8 +56,7 @@ func text(t *testing.T, path ...string) string {
 	return string(page)
 }
 
-// guides are the pages that a user of this version reads, by their paths: not the benchmarks, whose flags are those of a program of
-// their own.
+// guides are the pages that a user of this version reads, by their paths. They do not include the benchmarks, whose program has its own flags.
 func guides(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{"README.md": text(t, "README.md")}
@@ -168,7 +167,7 @@ func TestCommandsOfTheToolAreValid(t *testing.T) {
 	}
 }
 
-// TestShippedManifestsAreNamed finds no manifest of which nobody would ever know.
+// TestShippedManifestsAreNamed finds manifests that no page mentions.
 func TestShippedManifestsAreNamed(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "deploy", "manifests", "*.yaml"))
 	if err != nil || len(files) == 0 {

@@ -31,7 +31,7 @@ func words(text string) int {
 	return count
 }
 
-// TestPagesAreShort keeps pages to a length that people read. Those that a program writes may be as long as what they list.
+// TestPagesAreShort keeps pages to a length that people read. Pages that a program writes may be as long as what they list.
 func TestPagesAreShort(t *testing.T) {
 	pages := 0
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {

@@ -25,7 +25,7 @@ type Proof struct{ File, Says string }
 // test is the proof by a test.
 func test(file, name string) Proof { return Proof{file, "func " + name + "(t *testing.T)"} }
 
-// Elsewhere are commands that others run, or what is behind them. Those that need another machine or a registry cannot be run here.
+// Elsewhere are commands that other tests run, or the code behind these commands. A command that needs another machine or a registry cannot run here.
 func Elsewhere() map[string]Proof {
 	const (
 		rack  = "dev/e2e/metal/metal_test.go"

@@ -65,7 +65,7 @@ func (c *Cluster) Kubeconfig(ctx context.Context, identity Identity) (string, er
 	return c.ServiceAccountKubeconfig(ctx, Namespace, identity.Account)
 }
 
-// Leader returns who holds Lease: empty if nobody does.
+// Leader returns the identity that holds Lease, or an empty string if no replica does.
 func (c *Cluster) Leader(ctx context.Context) (string, error) {
 	lease, err := c.Client.CoordinationV1().Leases(Namespace).Get(ctx, Lease, metav1.GetOptions{})
 	if err != nil {
@@ -74,7 +74,7 @@ func (c *Cluster) Leader(ctx context.Context) (string, error) {
 	return ptr.Deref(lease.Spec.HolderIdentity, ""), nil
 }
 
-// Led returns an error unless somebody leads, and none of those who are named.
+// Led returns an error unless a replica leads that is not among the named ones.
 func (c *Cluster) Led(ctx context.Context, not ...string) error {
 	leader, err := c.Leader(ctx)
 	if err == nil && (leader == "" || slices.Contains(not, leader)) {
@@ -83,7 +83,7 @@ func (c *Cluster) Led(ctx context.Context, not ...string) error {
 	return err
 }
 
-// Initialized returns an error that names those of the nodes that still wait for their initialization.
+// Initialized returns an error that names the nodes that still wait for their initialization.
 func (c *Cluster) Initialized(ctx context.Context, names ...string) error {
 	var errs []error
 	for _, name := range names {

@@ -156,7 +156,7 @@ func (e *Environment) Restart(ctx context.Context, further ...string) error {
 	return e.StartManager(ctx, further...)
 }
 
-// awaitLed waits until somebody holds the lease, or nobody does.
+// awaitLed waits until a replica holds the lease, or until none does if led is false.
 func (e *Environment) awaitLed(ctx context.Context, led bool) error {
 	return await(ctx, func() int {
 		if (e.watch.leader() != "") == led {

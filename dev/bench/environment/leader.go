@@ -18,7 +18,7 @@ func (e *Environment) StopLeader(signal syscall.Signal) (identity string, err er
 	return "", errors.New("stop the leader: no process of the manager runs")
 }
 
-// AwaitNextLeader waits until somebody else holds the lease.
+// AwaitNextLeader waits until a replica other than before holds the lease.
 func (e *Environment) AwaitNextLeader(ctx context.Context, before string) error {
 	return e.await(ctx, 1, func() int {
 		if leader := e.watch.leader(); leader != "" && leader != before {

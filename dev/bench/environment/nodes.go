@@ -161,8 +161,8 @@ func (e *Environment) AwaitInitializedNode(ctx context.Context, number int) erro
 	return e.awaitNodes(ctx, 1, func(node *corev1.Node) bool { return node.Name == name && isInitialized(node) })
 }
 
-// isInitialized reports whether a node has lost the taint by which it waited and has the IPs of its instance. The reference writes these
-// after the taint: a node without them takes pods, but nobody reaches its kubelet.
+// isInitialized reports whether a node has lost its initial taint and has the IPs of its instance. The reference writes the IPs after it removes the
+// taint. In between, the scheduler places pods on the node, but the API server cannot reach its kubelet.
 func isInitialized(node *corev1.Node) bool {
 	return !hasTaint(node, cloudproviderapi.TaintExternalCloudProvider) &&
 		slices.ContainsFunc(node.Status.Addresses, func(address corev1.NodeAddress) bool { return address.Type == corev1.NodeInternalIP })

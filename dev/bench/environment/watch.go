@@ -92,7 +92,7 @@ func (w *watch) countServices(meets func(*corev1.Service) bool) int {
 	return count
 }
 
-// leader returns who holds the lease, empty if nobody does.
+// leader returns the identity that holds the lease, or an empty string if no replica does.
 func (w *watch) leader() string {
 	object, found, err := w.leases.GetByKey(harness.Namespace + "/" + harness.Lease)
 	if err != nil || !found {

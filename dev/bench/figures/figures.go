@@ -82,7 +82,7 @@ type Setup struct {
 	BalancerWrites int       `json:"balancerWrites"`
 	Size           Size      `json:"size"`
 	Variants       []Variant `json:"variants"`
-	// Common are the flags that every variant gets, without those that only say where files and ports are.
+	// Common are the flags that every variant gets, without the flags for files and ports.
 	Common []string `json:"common"`
 }
 
@@ -163,8 +163,8 @@ type Result struct {
 
 // Calls is how often an operation of the cloud was called.
 type Calls struct {
-	// Received is every call, each page of a list included. Refused are those that were throttled (429), Failed those that were
-	// answered with another error; both are part of Received.
+	// Received counts every call, each page of a list included. Refused counts throttled calls (429), and Failed counts calls that got another error.
+	// Received includes both.
 	Received int64 `json:"received"`
 	Refused  int64 `json:"refused,omitempty"`
 	Failed   int64 `json:"failed,omitempty"`

@@ -61,7 +61,7 @@ const (
 // growthKinds are in the order in which they are shown.
 var growthKinds = []Kind{KindTime, KindCalls, KindRequests, KindMemory, KindProcessor, KindTraffic}
 
-// UnitBytes is that of memory and traffic, and UnitExponent that of growth. The other units are those of checks.
+// UnitBytes is the unit of memory and traffic, and UnitExponent the unit of growth. Checks define the other units.
 const (
 	UnitBytes    = "bytes"
 	UnitExponent = "exponent"

@@ -29,11 +29,11 @@ var MainScenarios = []string{
 type Entry struct {
 	// Format is EntryFormat.
 	Format int `json:"format"`
-	// Version is that of the release, such as v0.1.0, or Next.
+	// Version is the version of the release, such as v0.1.0, or Next.
 	Version string `json:"version"`
 	// Began is when the benchmark began. No two runs have it in common.
 	Began time.Time `json:"began"`
-	// Remark is that of the report.
+	// Remark is the remark of the report.
 	Remark string `json:"remark,omitempty"`
 	// Machine is where it ran.
 	Machine Machine `json:"machine"`
@@ -166,8 +166,7 @@ func SortEntries(entries []Entry) {
 	})
 }
 
-// Record returns the entries with another one as that of the next release. Figures of a run that is a release's already stay that
-// release's alone.
+// Record returns the entries with another one for the next release. It adds nothing if a release already has the figures of the same run.
 func Record(entries []Entry, next Entry) []Entry {
 	recorded := slices.DeleteFunc(slices.Clone(entries), func(old Entry) bool { return old.Version == Next })
 	if slices.ContainsFunc(recorded, func(old Entry) bool { return old.Began.Equal(next.Began) }) {
@@ -177,7 +176,7 @@ func Record(entries []Entry, next Entry) []Entry {
 	return append(recorded, next)
 }
 
-// Ratio is how the time of a variant compares with that of the tuned reference. It is false where that says nothing.
+// Ratio compares the time of a variant with the time of the tuned reference. It returns false where such a comparison means nothing.
 func (e Entry) Ratio(scenario, variant string) (Ratio, bool) {
 	one, found := e.find(scenario, variant)
 	tuned, foundTuned := e.find(scenario, ReferenceTuned)

@@ -6,10 +6,9 @@ import (
 	"strings"
 )
 
-// Merge returns the report with the results of a part, which was measured by itself: they replace those of the same scenario
-// and variant. The remark says which they are, and on which machine they were measured if it is another one. It is an error if
-// the two were measured with different sizes or versions, or if a scenario would have figures of two machines. Order is that of
-// the scenarios.
+// Merge returns the report with the results of a part, which was measured separately. These results replace the report's results of the same scenario
+// and variant. The remark names them, and the machine of the part if it differs. Merge fails if sizes or versions differ, or if a scenario would have
+// figures of two machines. Order is the order of the scenarios.
 func (r Report) Merge(part Report, order []string) (Report, error) {
 	if err := r.comparable(part); err != nil {
 		return Report{}, err

@@ -124,7 +124,7 @@ func (r Report) silentNodes(variant string) []Check {
 	})
 }
 
-// ratio completes a check of how the time of a variant compares with that of its opponent. There is none if one of them was not measured.
+// ratio completes a check that compares the time of a variant with the time of its opponent. It returns no check unless both were measured.
 func (r Report) ratio(variant, scenario string, most float64, check Check) []Check {
 	one, found := r.Find(scenario, variant)
 	other, foundOther := r.Find(scenario, Opponent(variant))
@@ -132,7 +132,7 @@ func (r Report) ratio(variant, scenario string, most float64, check Check) []Che
 	if !found || !foundOther {
 		return nil
 	}
-	if !known && !one.Complete { // then nobody ended, and saying nothing would hide it
+	if !known && !one.Complete { // neither variant finished, and a missing check would hide it
 		ratio, known = Ratio{Bound: GivenUp}, true
 	}
 	if !known {
@@ -215,8 +215,8 @@ func (r Report) absolute(variant string) []Check {
 	return checks
 }
 
-// overAll are the targets of what a manager itself uses, over the scenarios that both it and the tuned reference have gone through. The
-// default reference is left out of those that cost most.
+// overAll are the targets for the manager's own use of resources. They sum up the scenarios that both the variant and the tuned reference completed.
+// The default reference does not run the most expensive scenarios.
 func (r Report) overAll(variant string) []Check {
 	sums := r.sumsOf([]string{variant, ReferenceTuned})
 	one, other := sums[0], sums[1]

@@ -72,7 +72,7 @@ func growthTable(measured figures.Report, scenario string) string {
 	return table(append(rows, append(calls, "", ""))...)
 }
 
-// exponentTexts are the exponents of a curve and of its upper half, those that are too large emphasized.
+// exponentTexts are the exponents of a curve and of its upper half. It emphasizes exponents that are too large.
 func exponentTexts(curve figures.Curve) (texts []string) {
 	for _, part := range []figures.Curve{curve, curve.UpperHalf()} {
 		exponent, known := part.Exponent()

@@ -89,8 +89,8 @@ func TestLineChartShowsLinearGrowthAsItsDiagonal(t *testing.T) {
 	}
 }
 
-// TestLineChartTextsAvoidTheNextLine: the text of the larger of two close values stands above it, that of the smaller one below it, and
-// none among the sizes below the chart.
+// TestLineChartTextsAvoidTheNextLine expects the text of the larger of two close values above it, and the text of the smaller below. No text may
+// stand among the sizes below the chart.
 func TestLineChartTextsAvoidTheNextLine(t *testing.T) {
 	point := func(size, value float64, text string) report.LinePoint {
 		return report.LinePoint{Size: size, Value: value, Text: text}

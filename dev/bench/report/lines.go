@@ -31,7 +31,7 @@ type Panel struct {
 
 // Point is one value.
 type Point struct {
-	// Series is the place of the line's name in the legend, and At that of the tick.
+	// Series is the index of the line's name in the legend, and At the index of the tick.
 	Series, At int
 	// Value is above 0.
 	Value float64

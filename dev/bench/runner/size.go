@@ -7,7 +7,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/bench/plugins"
 )
 
-// FullSize is that of the published figures.
+// FullSize is the size of the published figures.
 func FullSize() figures.Size {
 	return figures.Size{
 		Nodes: 1000, ManyNodes: 5000, QuotaNodes: 600, Services: 200, QuotaRate: 20, QuotaBurst: 20,

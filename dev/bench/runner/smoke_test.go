@@ -139,7 +139,7 @@ func requireThrottled(t *testing.T, measured figures.Report, size figures.Size) 
 	}
 }
 
-// requireRounds fails unless nodes have joined in several rounds, of which all but the times is that of the first.
+// requireRounds fails unless nodes joined in several rounds, and all figures except the times are those of the first round.
 func requireRounds(t *testing.T, measured figures.Report, size figures.Size) {
 	t.Helper()
 	for _, variant := range measured.VariantNames() {

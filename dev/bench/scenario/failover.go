@@ -36,7 +36,7 @@ func failover() Stage {
 	}
 }
 
-// succession stops the leader and waits until a node that joins right after is initialized, by whoever leads then.
+// succession stops the leader, then joins a node. It waits until the next leader has initialized this node.
 func succession(signal syscall.Signal, offset int) func(context.Context, *environment.Environment, figures.Size, *figures.Result) error {
 	return func(ctx context.Context, e *environment.Environment, size figures.Size, result *figures.Result) error {
 		began := time.Now()

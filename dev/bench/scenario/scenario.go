@@ -23,7 +23,7 @@ var untuned = []string{figures.ReferenceDefault, figures.MooringDefault, figures
 
 // Stage is an environment with what stands in it, and the scenarios that happen there one after the other.
 type Stage struct {
-	// Name is that of the stage.
+	// Name is the name of the stage.
 	Name string
 	// Instances is how many machines the cloud has.
 	Instances func(figures.Size) int
@@ -83,8 +83,8 @@ func (s Scenario) takesPart(variant string) bool {
 	return len(s.Only) == 0 || slices.Contains(s.Only, variant)
 }
 
-// Select returns the stages with the scenarios that are wanted for a variant, and those that must happen before them. Stages
-// without any are left out. Wanting none means wanting all.
+// Select returns the stages with the scenarios that are wanted for a variant, and the scenarios that these need. It drops stages without any. An
+// empty wanted selects all scenarios.
 func Select(stages []Stage, wanted map[string]bool, variant string) []Stage {
 	var selected []Stage
 	for _, stage := range stages {

@@ -66,9 +66,9 @@ func empty(ctx context.Context, e *environment.Environment, _ figures.Size) erro
 	return e.AwaitQuiet(ctx)
 }
 
-// throttleServices empties the cluster and creates Services whose load balancers the cloud refuses to create, until each has
-// been refused several times. They are new ones each time, because a manager asks ever more rarely for those that are refused.
-// The first half of the refusals do not say how long to wait, and all later ones do: there are clouds of both kinds.
+// throttleServices empties the cluster and creates Services whose load balancers the cloud refuses to create, until each has been refused several
+// times. It creates new Services each time, because a manager retries a refused Service ever more rarely. The first half of the refusals do not say
+// how long to wait, and all later ones do. There are clouds of both kinds.
 func throttleServices(ctx context.Context, e *environment.Environment, size figures.Size) error {
 	if err := empty(ctx, e, size); err != nil {
 		return err

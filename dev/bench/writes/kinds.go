@@ -32,7 +32,7 @@ type part struct {
 	kinds []kind
 }
 
-// parts are the write of the addresses, and that of all else.
+// parts are the two writes: the addresses, and everything else.
 func parts() []part {
 	return []part{
 		{"addresses", []kind{

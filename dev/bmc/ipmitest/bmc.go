@@ -26,7 +26,7 @@ const (
 // BMC is a management controller that runs until the test ends. It has the user monitor, who may look, and the user admin, who
 // may do everything, both with the same password.
 type BMC struct {
-	// Address is its host:port, and Password that of its users.
+	// Address is the host:port of the BMC, and Password the password of its users.
 	Address, Password string
 
 	t     *testing.T
@@ -114,7 +114,7 @@ func StartWithGUID(t *testing.T, ip, password, guid string) *BMC {
 	return bmc
 }
 
-// freeAddress returns an address on which nobody listens for UDP.
+// freeAddress returns an address with an unused UDP port.
 func freeAddress(t *testing.T, ip string) string {
 	t.Helper()
 	listening, err := net.ListenPacket("udp", net.JoinHostPort(ip, "0"))

@@ -168,8 +168,8 @@ func (s *Service) IgnoreResets(ignore bool) {
 	s.ignoresResets = ignore
 }
 
-// RefuseConditions has every reset with If-Match answered by 412, as services do that take none on the URI of an action (iDRAC10), and
-// those that compare weak ETags as RFC 9110 13.1.1 says.
+// RefuseConditions has every reset with If-Match answered by 412. Some services accept no such header on the URI of an action (iDRAC10). Others
+// compare weak ETags as RFC 9110 13.1.1 says.
 func (s *Service) RefuseConditions() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

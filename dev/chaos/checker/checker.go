@@ -71,7 +71,7 @@ func (c *Checker) check(at time.Duration, rule, object string, holds bool, detai
 	}
 }
 
-// Fail keeps a violation that somebody else has found.
+// Fail records a violation that the caller has found.
 func (c *Checker) Fail(at time.Duration, rule, object, detail string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,7 +170,7 @@ func (c *Checker) InstanceDeleted(id string) {
 	delete(c.state.Instances, id)
 }
 
-// BalancerSeen says how a load balancer is after somebody has written it.
+// BalancerSeen records the state of a load balancer after by has written it.
 func (c *Checker) BalancerSeen(at time.Duration, by string, balancer model.Balancer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,7 +184,7 @@ func (c *Checker) BalancerSeen(at time.Duration, by string, balancer model.Balan
 	c.state.SetBalancer(at, balancer)
 }
 
-// BalancerDeleted says that somebody has deleted a load balancer.
+// BalancerDeleted records that by has deleted a load balancer.
 func (c *Checker) BalancerDeleted(at time.Duration, by, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -199,7 +199,7 @@ func (c *Checker) BalancerDeleted(at time.Duration, by, name string) {
 	c.check(at, BalancerKept, "balancer "+name, !kept, "%s deleted it, and service %s wants it", by, service.Name)
 }
 
-// RouteSeen says how a route is after somebody has written it.
+// RouteSeen records the state of a route after by has written it.
 func (c *Checker) RouteSeen(at time.Duration, by string, route model.Route) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -210,7 +210,7 @@ func (c *Checker) RouteSeen(at time.Duration, by string, route model.Route) {
 	c.state.Routes[route.ID] = route
 }
 
-// RouteDeleted says that somebody has deleted a route.
+// RouteDeleted records that by has deleted a route.
 func (c *Checker) RouteDeleted(at time.Duration, by, id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -227,7 +227,7 @@ func (c *Checker) Leads(by string) {
 	c.leader = by
 }
 
-// Leader returns who took the lease last; empty if nobody has.
+// Leader returns the replica that took the lease last, or an empty string if none has.
 func (c *Checker) Leader() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -30,7 +30,7 @@ func begun() *checker.Checker {
 	return c
 }
 
-// without is a change of the load balancer: it has no targets any more.
+// without returns the load balancer without its targets.
 func without(b model.Balancer) model.Balancer {
 	b.Targets = nil
 	return b

@@ -7,19 +7,19 @@ import (
 	"github.com/mooring-ccm/mooring/dev/chaos/schedule"
 )
 
-// Recovery is how long the system took, after a fault was over, until nothing was wrong any more that had been wrong then.
+// Recovery is how long the system took to repair everything that was wrong at the end of a fault.
 type Recovery struct {
 	Verb string
 	Took time.Duration
 }
 
-// faults are those that are under way, and those after which something is still wrong.
+// faults are the active faults, and the ended faults after which something is still wrong.
 type faults struct {
 	next int
 	// active are the faults under way by number; object is empty for one that may hold everything up.
 	active map[int]fault
-	// calmSince is when the last fault ended that may hold everything up, and begun says that all was as it should be once: a system
-	// that starts serves nobody.
+	// calmSince is when the last fault ended that may affect every object. begun says that all was as it should be once. A system that still starts
+	// need not serve.
 	calmSince time.Duration
 	begun     bool
 	over      []fault
@@ -56,7 +56,7 @@ func (c *Checker) FaultBegins(o schedule.Operation, object string) (ends func(at
 	}
 }
 
-// Converged says that all is as it should be. Before that has been so once, nobody has to be served.
+// Converged says that all is as it should be. Before the first such moment, the checker does not expect the system to serve.
 func (c *Checker) Converged(at time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package clock builds programs whose wall clock is not that of the machine. Their monotonic clock, and with it every timer and deadline,
-// is: as on a machine of its own that was set wrong. See ADR 87.
+// Package clock builds programs whose wall clock differs from the clock of the machine. Their monotonic clock, and with it every timer and deadline,
+// is the machine's own. They behave like programs on a machine whose clock is set wrong. See ADR 87.
 package clock
 
 import (

@@ -1,5 +1,5 @@
-// Command daemon is a cloud controller manager for tests: that of this project with the provider of the simulated cloud, which
-// misbehaves as only code inside the process can where the cloud asks for it. No code of the product knows of that.
+// Command daemon is a cloud controller manager for tests: this project's manager with the provider of the simulated cloud. Where the cloud asks for
+// it, the provider misbehaves as only code inside the process can. The product has no code for that.
 package main
 
 import (

@@ -11,7 +11,7 @@ import (
 // ProviderName is the name of the plugin, for --cloud-provider.
 const ProviderName = "chaos"
 
-// The HTTP statuses of a refusal after which the plugin misbehaves. Nobody else uses them.
+// The HTTP statuses of a refusal after which the plugin misbehaves. No service uses them otherwise.
 const (
 	// StatusPanic makes the plugin panic.
 	StatusPanic = 598
@@ -58,10 +58,10 @@ func WriteQuirks(file string, quirks []string) error {
 	if err := os.WriteFile(file+".new", []byte(strings.Join(quirks, "\n")), 0o600); err != nil {
 		return err
 	}
-	return os.Rename(file+".new", file) // whoever reads has the old ones or the new ones
+	return os.Rename(file+".new", file) // atomic: a reader gets the old ones or the new ones
 }
 
-// Quirks are those that a plugin has at a moment.
+// Quirks are the quirks of a plugin at one moment.
 type Quirks []string
 
 // Has says whether a quirk is among them.

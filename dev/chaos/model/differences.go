@@ -203,8 +203,8 @@ func Without(a, b []string) []string {
 	return left
 }
 
-// foreignPrefix begins the names of what belongs to somebody else.
+// foreignPrefix begins the names of objects that belong to another owner.
 const foreignPrefix = "foreign-"
 
-// Foreign says whether a name is that of an object which belongs to somebody else.
+// Foreign says whether an object belongs to another owner, by its name.
 func Foreign(name string) bool { return strings.HasPrefix(name, foreignPrefix) }

@@ -142,7 +142,7 @@ func (s *State) RemoveBalancer(name string) {
 	delete(s.Balancers, name)
 }
 
-// eligible says whether a node belongs into load balancers: it is initialized and nobody wants it out.
+// eligible says whether a node belongs into load balancers: it is initialized, has a provider ID, and is neither excluded nor being deleted.
 func (n Node) eligible() bool {
 	return !n.Uninitialized && !n.Excluded && !n.Deleting && n.ProviderID != ""
 }

@@ -97,10 +97,10 @@ func obey(_ pluginfault.Call, answer any, err error) (any, error) {
 
 // quirk is a fault that some calls have while the runner asks for it.
 type quirk struct {
-	// name is that of package misbehavior. Empty means at all times.
+	// name is the quirk's name in package misbehavior. Empty means at all times.
 	name string
-	// operations are those of pluginfault.Call, and page for pages of lists. None means all but pages and watches: what a watch reports
-	// stays known, and nothing would set it right after the end of a quirk.
+	// operations are operations of pluginfault.Call, and page for pages of lists. None means all but pages and watches. The manager keeps what a
+	// watch reports, and nothing would correct it after the end of a quirk.
 	operations []string
 	fault      pluginfault.Fault
 }

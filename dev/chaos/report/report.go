@@ -24,7 +24,7 @@ type Report struct {
 	FaultyCalls int64 `json:"faultyCalls"`
 	// Checked is how often each rule was held against something.
 	Checked map[string]int `json:"checked"`
-	// Slowest is the longest time after a kind of fault until nothing was wrong any more that had been wrong at its end.
+	// Slowest is the longest recovery after each kind of fault, see checker.Recovery.
 	Slowest map[string]float64 `json:"slowestRecovery"`
 	// Clocks are what the lease showed of the clocks of both replicas, in a run with one that is ahead: that one first.
 	Clocks []Clock `json:"clocks,omitempty"`

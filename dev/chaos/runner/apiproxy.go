@@ -30,7 +30,7 @@ type apiProxy struct {
 	forward *httputil.ReverseProxy
 
 	mu sync.Mutex
-	// cut ends the requests under way, and blocked refuses those that come.
+	// cut ends the requests under way, and blocked refuses new ones.
 	cut     context.CancelFunc
 	current context.Context
 	blocked bool

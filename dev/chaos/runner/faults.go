@@ -40,12 +40,12 @@ type target struct {
 	api bool
 }
 
-// faults are those that go on.
+// faults are the active faults.
 type faults struct {
 	rules *fault.Rules[target, *disturbance]
 
 	mu sync.Mutex
-	// balancers are names of Services by those of their load balancers.
+	// balancers maps the name of a load balancer to the name of its Service.
 	balancers map[string]string
 	// quirksFile is where the plugins of the managers read their quirks.
 	quirksFile string

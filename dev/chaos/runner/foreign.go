@@ -13,11 +13,11 @@ import (
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 )
 
-// foreign is the name of everything that belongs to somebody else.
+// foreign is the name of everything that belongs to another owner.
 const foreign = "foreign-1"
 
-// makeForeign makes a node, a Service, a load balancer and a route of somebody else. The node is silent and its instance unknown to the
-// cloud, and the route is to a range that no node has, so a manager which took them for its own would delete them.
+// makeForeign makes a node, a Service, a load balancer and a route of another owner. The node is silent, and the cloud does not know its instance.
+// The route leads to a range that no node has. A manager that treats them as its own therefore deletes them.
 func makeForeign(ctx context.Context, env *environment) error {
 	spec := cloudsim.DefaultInstance(1)
 	spec.Name, spec.Addresses = foreign, nil

@@ -45,7 +45,7 @@ func (c *record) serve(by string, r *http.Request, asked call) *httptest.Respons
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r.Context().Err() != nil { // who asked waits no more: what nobody waits for only makes others wait longer
+	if r.Context().Err() != nil { // the client has given up, and serving its call would only delay others
 		answer.WriteHeader(http.StatusServiceUnavailable)
 		return answer
 	}

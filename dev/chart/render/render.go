@@ -59,9 +59,9 @@ type Manifest struct {
 	File string
 	// Head is a comment at its beginning.
 	Head string
-	// Values are those of the chart, as YAML.
+	// Values are the chart's values, as YAML.
 	Values string
-	// Templates are those that go into it; none means all.
+	// Templates are the templates that go into the file; none means all.
 	Templates []string
 }
 

@@ -9,9 +9,9 @@ import (
 
 // Call is a call of an API of the cloud.
 type Call struct {
-	// Service is the name of the service, Method that of HTTP, and Template the path with {id} in the place of IDs.
+	// Service is the name of the service, Method the HTTP method. Template is the path with {id} in the place of IDs.
 	Service, Method, Template string
-	// Status is that of the answer, 0 if there was none, and Took how long it took.
+	// Status is the status of the answer, 0 if there was none, and Took how long it took.
 	Status int
 	Took   time.Duration
 }

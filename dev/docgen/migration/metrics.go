@@ -16,7 +16,7 @@ import (
 // referenceModule is where the reference's metrics are declared.
 const referenceModule = "k8s.io/cloud-provider"
 
-// meanings say what becomes of each metric of the reference that needs a word. It is about those that the module declares itself.
+// meanings explain the metrics of the reference that need an explanation. They cover only metrics that the module declares itself.
 func meanings() map[string]string {
 	return map[string]string{
 		"node_controller_cloud_provider_taint_removal_delay_seconds": "The taint is removed after the addresses are written, not before: the same figure promises more",

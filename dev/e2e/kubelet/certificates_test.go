@@ -17,7 +17,7 @@ func (l *fixture) healthz(ctx context.Context, m machine) error {
 	return err
 }
 
-// uncertified shows that the API server reaches no kubelet before somebody approves: the test after this one would pass by itself otherwise.
+// uncertified shows that the API server reaches no kubelet before an approver acts. Otherwise the next test would always pass.
 func (l *fixture) uncertified(t *testing.T) {
 	for _, m := range machines() {
 		if err := l.healthz(t.Context(), m); err == nil {

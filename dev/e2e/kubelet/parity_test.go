@@ -14,7 +14,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/nodeagent"
 )
 
-// agentPrefix makes the name of an agent's node from that of a kubelet's.
+// agentPrefix makes the name of an agent's node from the name of a kubelet's node.
 const agentPrefix = "agent-"
 
 // agentsAgree registers a light agent beside each kubelet, with the same options, and compares what a cloud controller

@@ -22,7 +22,7 @@ import (
 type forgery struct {
 	// request is its name, and about what it asks for.
 	request, about string
-	// reason is that of the event that says why it waits.
+	// reason is the reason of the event that explains why the request waits.
 	reason string
 }
 
@@ -130,7 +130,7 @@ func (s *scene) certifiedAnew(t *testing.T) {
 	s.requireForgedPending(t)
 }
 
-// requireForgedPending fails if somebody has decided about a forged request.
+// requireForgedPending fails if a forged request was approved, denied or signed.
 func (s *scene) requireForgedPending(t *testing.T) {
 	t.Helper()
 	if len(s.forged) == 0 {

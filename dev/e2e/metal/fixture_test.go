@@ -303,7 +303,7 @@ bgp:
 	must.NoError(t, os.Rename(l.config()+".new", l.config()))
 }
 
-// kubeconfig returns that of the manager.
+// kubeconfig returns the path of the manager's kubeconfig.
 func (l *fixture) kubeconfig(t *testing.T) string {
 	t.Helper()
 	must.NoError(t, l.cluster.Apply(t.Context(), append(slices.Clone(deploy.MetalRBAC), requesttest.Rights...)))

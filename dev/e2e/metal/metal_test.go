@@ -393,12 +393,12 @@ func (s *scene) unharmed(t *testing.T, begin time.Time) {
 const (
 	// rewritten is how many requests over IPv6 may find no route when FRR writes its routes anew, see requireNoEvent.
 	rewritten = 5
-	// underway is how many requests to a Service may be lost beyond those that were under way when its next hops changed. The router's
-	// kernel then sends the rest of some connections to another node, which cuts them; it says a little late that it does so.
+	// underway is how many further requests to a Service may be lost when its next hops change, beyond the requests under way. The router's kernel
+	// then sends the rest of some connections to another node, which cuts them. The kernel reports the change a little late.
 	underway = 3
 )
 
-// answered fails if requests to a Service since begin were not answered, but for those that a router's change may cost.
+// answered fails if requests to a Service since begin were not answered. It tolerates the losses that a change of the router may cause.
 func (s *scene) answered(t *testing.T, service *corev1.Service, sent *traffic, begin time.Time) {
 	t.Helper()
 	var addresses []string

@@ -20,7 +20,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
-// edited changes the policy of a Service whose health-check node ports nobody has probed yet, and back. No node leaves for that.
+// edited changes the policy of a Service and back, before the manager has probed its health-check node ports. No node leaves because of that.
 func (s *scene) edited(t *testing.T) {
 	before, monitor, begin := s.router.FIB(t), s.router.Monitor(t), time.Now()
 	for _, policy := range []corev1.ServiceExternalTrafficPolicy{corev1.ServiceExternalTrafficPolicyLocal, corev1.ServiceExternalTrafficPolicyCluster} {

@@ -93,7 +93,7 @@ func (r *Router) run(t *testing.T) {
 	for _, daemon := range r.daemons {
 		_ = os.Remove(daemon.Socket) // one that a killed daemon left
 		r.programs = append(r.programs, r.start(t, daemon))
-		// A daemon that finds nobody there tries again after ten seconds only.
+		// A daemon that finds no peer listening tries again only after ten seconds.
 		r.wait(t, daemon.Name+" listens", func() error {
 			_, err := os.Stat(daemon.Socket)
 			return err

@@ -20,7 +20,7 @@ type Effect interface {
 
 // Answer is an answer that the service did not give. Its Serve does not ask the service.
 type Answer struct {
-	// Status is that of HTTP.
+	// Status is the HTTP status.
 	Status int
 	// Body is JSON. Empty means a message in the notation of OpenStack's services.
 	Body string

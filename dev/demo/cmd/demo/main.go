@@ -164,7 +164,7 @@ func enterNamespaces(cmd *cobra.Command, options demo.Options) error {
 	return err
 }
 
-// keyboard is the standard input if somebody can type there.
+// keyboard is the standard input if it is a terminal.
 func keyboard() io.Reader {
 	if term.IsTerminal(int(os.Stdin.Fd())) {
 		return os.Stdin

@@ -21,7 +21,7 @@ func requireNamespaces(t *testing.T, kind netlab.Kind) {
 	}
 }
 
-// All of the demo of bare metal, with each router; one of them is left running, until somebody ends it.
+// TestDemoMetal runs the whole demo of bare metal with each router. With BIRD it keeps the demo running until a signal ends it.
 func TestDemoMetal(t *testing.T) {
 	for _, kind := range netlab.Kinds() {
 		t.Run(string(kind), func(t *testing.T) {

@@ -23,7 +23,7 @@ const wholeDemo = "MOORING_DEMO_OPENSTACK"
 // openstackPatience bounds a demo of OpenStack, which takes a minute and a half on an idle machine.
 const openstackPatience = 25 * time.Minute
 
-// All of the demo on the services of OpenStack, which is left running until somebody ends it.
+// TestDemoOpenStack runs the whole demo on the services of OpenStack, and keeps it running until a signal ends it.
 func TestDemoOpenStack(t *testing.T) {
 	if os.Getenv(wholeDemo) != "1" {
 		t.Skip("takes minutes: make test-openstack runs it")
