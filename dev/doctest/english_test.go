@@ -16,7 +16,7 @@ const (
 	mostTurns         = 0
 	mostLongSentences = 1
 	// mostTurnsInComments counts the comments of all Go files.
-	mostTurnsInComments = 748
+	mostTurnsInComments = 634
 )
 
 // longestSentence is how many words a sentence may have.
