@@ -17,7 +17,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/openstack/config"
 )
 
-// Whoever adds an option to the config has to say what it means for load balancers.
+// Every option of the config has to reach load balancers, or to be listed here with the reason.
 func TestEveryOptionReachesLoadBalancers(t *testing.T) {
 	elsewhere := []string{"Enabled", "LBVersion"} // whether there are any, and a version of which there is one
 	nothing := optionsOf(config.LoadBalancer{}, map[string]config.LoadBalancerClass{"c": {}})

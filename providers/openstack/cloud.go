@@ -146,7 +146,7 @@ func (c *Cloud) Zones() (cloudprovider.Zones, bool) { return nil, false }
 // Clusters returns nothing.
 func (c *Cloud) Clusters() (cloudprovider.Clusters, bool) { return nil, false }
 
-// LoadBalancer returns load balancers of Octavia, unless the config leaves them to somebody else.
+// LoadBalancer returns load balancers of Octavia, unless the config leaves them to another controller.
 func (c *Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
 	return c.balancers, c.hasBalancers()
 }

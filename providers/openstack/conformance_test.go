@@ -50,7 +50,8 @@ func TestConformanceWithOVN(t *testing.T) {
 	}
 }
 
-// conform runs the rules with a driver of Octavia, and returns the areas whose rules were not run, and of those that are tried the rules.
+// conform runs the rules with a driver of Octavia, and returns the areas whose rules were not run. Of instances, routes and load balancers
+// it returns the rules themselves.
 func conform(t *testing.T, driver string, options conformance.Options) []string {
 	t.Helper()
 	cloud, balancers := fakecloud.New(t), octaviatest.New(t, map[string]int{"amphora": 1}[driver])

@@ -22,7 +22,7 @@ import (
 // answered bounds a call that does not wait for a service that hangs.
 const answered = 30 * time.Second
 
-// A service that does not answer, also to the first question of which versions it has, keeps nobody from the others.
+// A service that does not answer, not even which versions it has, delays no call of the other services.
 func TestServicesDoNotWaitForEachOther(t *testing.T) {
 	instances := func(ctx context.Context, subject *Cloud) error {
 		return subject.Capabilities().ListInstances(ctx, func([]provider.Instance) error { return nil })

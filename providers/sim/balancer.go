@@ -28,8 +28,8 @@ func (c loadBalancers) GetLoadBalancerName(_ context.Context, _ string, service 
 	return cloudprovider.DefaultLoadBalancerName(service)
 }
 
-// GetLoadBalancer returns what the Service's load balancer offers; exists is false if the Service has no load balancer. The status of one that is
-// pending is empty. One that belongs to somebody else is an OwnedByOtherError.
+// GetLoadBalancer returns what the Service's load balancer offers; exists is false if the Service has no load balancer. The status of a
+// pending one is empty. A load balancer of another owner is an OwnedByOtherError.
 func (c loadBalancers) GetLoadBalancer(ctx context.Context, clusterName string, service *v1.Service) (*v1.LoadBalancerStatus, bool, error) {
 	observed, err := c.observe(ctx, service)
 	if err != nil || observed == nil {
@@ -108,8 +108,8 @@ func (c loadBalancers) UpdateLoadBalancer(ctx context.Context, clusterName strin
 	return nil
 }
 
-// EnsureLoadBalancerDeleted deletes the Service's load balancer. If it is gone already, that is fine; one that belongs to
-// somebody else is an OwnedByOtherError.
+// EnsureLoadBalancerDeleted deletes the Service's load balancer, and succeeds if it does not exist. A load balancer of another owner is an
+// OwnedByOtherError.
 func (c loadBalancers) EnsureLoadBalancerDeleted(ctx context.Context, clusterName string, service *v1.Service) error {
 	observed, err := c.observe(ctx, service)
 	if err != nil || observed == nil {
@@ -162,7 +162,7 @@ func stillPending(name string) error {
 	return cloudproviderapi.NewRetryError(fmt.Sprintf("load balancer %s is pending", name), pendingPoll)
 }
 
-// balancerError is classify for a write: somebody else wrote in between, so look again soon.
+// balancerError is classify for a write. If another client wrote in between, the caller looks again soon.
 func balancerError(err error) error {
 	if api.HasCode(err, api.CodeConflict) || api.HasCode(err, api.CodePreconditionFailed) {
 		return errors.Join(cloudproviderapi.NewRetryError("the load balancer changed in between: "+err.Error(), pendingPoll), err)

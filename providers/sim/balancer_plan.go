@@ -20,8 +20,8 @@ const (
 	balancerWait balancerAction = "wait"
 )
 
-// planBalancer decides. Observed is nil if there is no load balancer. A load balancer of somebody else is an error: whoever owns it, it is
-// neither taken over nor changed.
+// planBalancer decides. Observed is nil if there is no load balancer. A load balancer of another owner is an error: it is neither taken
+// over nor changed.
 func planBalancer(desired api.LoadBalancerSpec, observed *api.LoadBalancer) (balancerAction, error) {
 	if observed == nil {
 		return balancerCreate, nil

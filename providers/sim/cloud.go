@@ -134,7 +134,7 @@ func (c *Cloud) ProviderName() string { return ProviderName }
 // HasClusterID reports whether the config names the cluster.
 func (c *Cloud) HasClusterID() bool { return c.config.ClusterName != "" }
 
-// cluster is the name that marks what belongs to the cluster: that of the config, or else the one the caller goes by.
+// cluster is the name that marks what belongs to the cluster: the name in the config, or else the caller's name.
 func (c *Cloud) cluster(fromCaller string) string {
 	if c.config.ClusterName != "" {
 		return c.config.ClusterName

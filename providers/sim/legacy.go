@@ -64,7 +64,7 @@ func (c instances) InstanceTypeByProviderID(ctx context.Context, providerID stri
 	return instance.MachineType, nil
 }
 
-// AddSSHKeyToAllInstances is not implemented: nobody logs in to simulated instances.
+// AddSSHKeyToAllInstances is not implemented: simulated instances have no logins.
 func (c instances) AddSSHKeyToAllInstances(context.Context, string, []byte) error {
 	return cloudprovider.NotImplemented
 }

@@ -38,8 +38,8 @@ type nodeGroups struct {
 	*Cloud
 
 	mu sync.Mutex
-	// unlisted are, by ID, the instances that were created and that no list has shown yet, and gone are those that were deleted and
-	// that a list may still show: lists may lag.
+	// unlisted are, by ID, the created instances that no list has shown yet. Gone are the deleted instances that a list may still show:
+	// lists may lag.
 	unlisted map[string]api.Instance
 	gone     map[string]bool
 }
@@ -112,7 +112,7 @@ func groupInstance(instance api.Instance) provider.NodeGroupInstance {
 	return status
 }
 
-// all lists all instances as they are, whatever lists lag behind: those that this process created and deleted are asked for one by one
+// all lists all instances as they are, whatever lists lag behind: it gets the instances that this process created and deleted one by one
 // until lists have caught up.
 func (n *nodeGroups) all(ctx context.Context) ([]api.Instance, error) {
 	listed := map[string]api.Instance{}
@@ -297,7 +297,7 @@ func (n *nodeGroups) create(ctx context.Context, group NodeGroup, used map[strin
 	return errors.New("three random names in a row were taken")
 }
 
-// DecreaseNodeGroupTarget deletes instances that do not run yet: those that failed first, then the newest.
+// DecreaseNodeGroupTarget deletes instances that do not run yet: failed ones first, then the newest.
 func (n *nodeGroups) DecreaseNodeGroupTarget(ctx context.Context, name string, delta int) error {
 	group, err := n.group(name)
 	if err != nil {

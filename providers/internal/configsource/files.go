@@ -25,7 +25,7 @@ type look struct {
 	extensions []string
 }
 
-// NewFiles returns a reader of files for whoever loads a config without following it.
+// NewFiles returns a reader of files for a caller that loads a config and does not follow it.
 func NewFiles() *Files { return &Files{sum: sha256.New()} }
 
 // Read reads a file.

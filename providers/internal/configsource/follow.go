@@ -11,8 +11,8 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// Run follows the files until ctx ends, and calls report with nil after each config that is taken, when subscribers have been notified, and
-// with Failure after each that is not. Nil is nobody.
+// Run follows the files until ctx ends. It calls report with nil after each config that is taken, when subscribers have been notified, and
+// with Failure after each that is not. Report may be nil.
 //
 // It looks at the folders that the files are in, so files which are replaced by others or by other symbolic links, as the kubelet does
 // it with a ConfigMap or Secret, are followed too. Where folders cannot be watched, the files are read every 10 s. It is called once, and

@@ -44,7 +44,7 @@ type Source[C any] struct {
 	statistics  Statistics
 	// object is the object of the API server that holds the config, nil if a file does.
 	object provider.ConfigObject
-	// report is called with Failure after each change of it; nil is nobody.
+	// report is called with Failure after each change of it. It may be nil.
 	report func(error)
 }
 

@@ -262,7 +262,7 @@ func TestFilesAreReadWithoutAWatch(t *testing.T) {
 		look("wrong", "two", 2)
 		look("wrong", "two", 2) // said once
 		look("two", "two", 3)
-		// Whoever has the config read at once, for a call that was refused, has others told of what is found.
+		// Reload, which a refused call leads to, reports what it finds as well.
 		replace(t, path, "three")
 		if err := source.Reload(ctx); err != nil || source.Current().String() != "three" || len(reports) != 4 {
 			t.Errorf("read at once: %s, %v, reported %v", source.Current(), err, reports)

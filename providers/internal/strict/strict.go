@@ -1,8 +1,8 @@
-// Package strict decodes YAML and JSON into structs and reports everything that does not fit at once: unknown fields,
-// fields that are there twice and values of another type, each with its path and value. It stands in for
-// sigs.k8s.io/yaml and sigs.k8s.io/json (which k8s.io/apimachinery decodes with): UnmarshalStrict of the former returns the first
-// unknown field only, and that of the latter all of them, but both end at the first value of a wrong type and report nothing else
-// then, nor its path. A file would be corrected one error at a time.
+// Package strict decodes YAML and JSON into structs and reports everything that does not fit at once: unknown fields, fields that are there
+// twice and values of another type, each with its path and value. It replaces sigs.k8s.io/yaml and sigs.k8s.io/json (which
+// k8s.io/apimachinery decodes with). UnmarshalStrict of sigs.k8s.io/yaml returns the first unknown field only; UnmarshalStrict of
+// sigs.k8s.io/json returns all. But both end at the first value of a wrong type, without its path, and report nothing else then. An
+// operator would correct a file one error at a time.
 package strict
 
 import (

@@ -30,8 +30,8 @@ func (g *Global) fromClouds(files *configsource.Files) error {
 	if err != nil {
 		return err
 	}
-	// The library puts clouds.yaml, secure.yaml and clouds-public.yaml together. Files of certificates are read by readTLS. It reads the files
-	// itself, and after this, so that a change in between is seen by the next look.
+	// The library puts clouds.yaml, secure.yaml and clouds-public.yaml together. It reads the files itself, and after this loop: the next
+	// look sees a change in between. readTLS reads the files of certificates.
 	for _, path := range append(usual("clouds-public.yaml"), filepath.Join(filepath.Dir(file), "secure.yaml")) {
 		_, _ = files.Read(path)
 	}
@@ -50,7 +50,7 @@ func (g *Global) fromClouds(files *configsource.Files) error {
 	return nil
 }
 
-// fill takes over what is empty. Whoever names one kind of credentials in cloud.conf gets none of another kind from clouds.yaml.
+// fill takes over what is empty. A cloud.conf with one kind of credentials gets no other kind from clouds.yaml.
 func (g *Global) fill(auth gophercloud.AuthOptions) {
 	g.AuthURL = first(g.AuthURL, auth.IdentityEndpoint)
 	g.UserID, g.Username = first(g.UserID, auth.UserID), first(g.Username, auth.Username)
@@ -83,7 +83,7 @@ func first[T ~string](values ...T) T {
 	return ""
 }
 
-// cloudsFile returns the path of clouds.yaml: that of the config, or the first of the usual ones that is there.
+// cloudsFile returns the path of clouds.yaml: the configured path, or the first usual path that exists.
 func (g *Global) cloudsFile() (string, error) {
 	if file := first(g.CloudsFile, os.Getenv("OS_CLIENT_CONFIG_FILE")); file != "" {
 		return file, nil

@@ -37,7 +37,7 @@ func (s Secret) String() string {
 	return "(secret)"
 }
 
-// GoString returns what String does, so that %#v shows no more.
+// GoString returns what String does: %#v shows no secret either.
 func (s Secret) GoString() string { return s.String() }
 
 // Reveal returns the secret itself.

@@ -128,7 +128,7 @@ func (p *parsed) set(at *field.Path, section reflect.Value, key, value string, b
 		}
 		return
 	}
-	// The value is not shown: somebody may have tried to write a password there.
+	// The value is not shown: the operator may have meant to set a password.
 	p.errs = append(p.errs, field.Invalid(at, field.OmitValueType{}, unknownOption+"; known here are "+strings.Join(optionNames(section.Type()), ", ")))
 }
 

@@ -106,7 +106,7 @@ func (i *Instances) findByName(ctx context.Context, name string) (server, error)
 	}
 }
 
-// trunks completes what is known of ports by those that trunks carry: in a list of all ports they are there already.
+// trunks adds the ports that trunks carry to the known ports. A list of all ports has them already.
 func (i *Instances) trunks(ctx context.Context, known ports, of []server) error {
 	var missing []string
 	for _, one := range of {

@@ -9,9 +9,9 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-// List is provider.ListInstancesFunc: all servers of the project, by one query of ports and one of servers a page. Those that are no
-// nodes have no owner, and are listed all the same. Servers come behind the ports, so one that was made in between may have none
-// in the list; such are asked for.
+// List is provider.ListInstancesFunc: all servers of the project, by one query of ports and one of servers a page. Servers that are no
+// nodes have no owner, and are listed all the same. The query of servers follows the query of ports. A server that was created in between
+// may have no port in the list, so List asks for its ports.
 func (i *Instances) List(ctx context.Context, yield func([]provider.Instance) error) error {
 	naming := namingOf(i.config.Current())
 	all, err := i.listPorts(ctx)

@@ -25,8 +25,8 @@ const (
 	idsAtOnce = 50
 )
 
-// link is where a list goes on. Only that it does is looked at: the address is the service's word, often that of another host, and
-// the next page is asked for at the host that is configured.
+// link says that a list goes on. Its address is not used: the service chooses it, and often names another host. The next page is requested
+// from the configured host.
 type link struct {
 	Rel string `json:"rel"`
 }

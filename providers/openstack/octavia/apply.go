@@ -170,7 +170,7 @@ func or(id, fallback string) string {
 	return id
 }
 
-// setMembers makes the members of a pool those that are wanted, by one call: octavia adds, changes and deletes.
+// setMembers replaces the members of a pool by one call: octavia adds, changes and deletes.
 func (a api) setMembers(ctx context.Context, have observation, c change, ids made) error {
 	members := make([]memberOptions, 0, len(c.listener.Pool.Members))
 	for _, member := range c.listener.Pool.Members {
@@ -185,7 +185,7 @@ func (a api) setMembers(ctx context.Context, have observation, c change, ids mad
 	return pools.BatchUpdateMembers(ctx, a.client, or(c.id, ids.pools[c.key]), members).ExtractErr()
 }
 
-// memberOptions are those of gophercloud, which cannot say that there is no monitor port any more.
+// memberOptions are the options of gophercloud, which cannot remove a monitor port.
 type memberOptions struct {
 	pools.BatchUpdateMemberOpts
 	resetsMonitorPort bool

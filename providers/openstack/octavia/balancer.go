@@ -105,7 +105,7 @@ func (b *Balancers) GetLoadBalancer(ctx context.Context, clusterName string, ser
 	return statusOf(shownAddresses(vips, floating), r.settings.Hostname, r.settings.ProxyProtocol != "", r.options), true, nil
 }
 
-// find returns the load balancer of a Service, the first one of those that candidates returns, and what serving says of it.
+// find returns the load balancer of a Service, the first one that candidates returns, and what serving says of it.
 func (s services) find(ctx context.Context, r request) (lb *loadbalancers.LoadBalancer, owns, serves bool, err error) {
 	found, err := s.candidates(ctx, r)
 	if err != nil || len(found) == 0 {
@@ -236,7 +236,7 @@ func keepClusterUID(r *request, tags []string) {
 	}
 }
 
-// withOwner returns tags with that of the owner instead of another of the same Service.
+// withOwner returns tags with the owner's tag in place of all other tags of owners.
 func withOwner(tags []string, owner model.Owner) []string {
 	tags = slices.DeleteFunc(slices.Clone(tags), func(tag string) bool { return len(model.Owners([]string{tag})) > 0 })
 	return append(tags, owner.Tag())
@@ -308,8 +308,8 @@ func (b *Balancers) EnsureLoadBalancerDeleted(ctx context.Context, clusterName s
 	return s.delete(ctx, r, lb, owns)
 }
 
-// leave takes from a shared load balancer what is the Service's: its listeners, and its tags at the end. Who is the last to leave, as tags say
-// at that moment, deletes it: those who shared it may have left meanwhile.
+// leave takes from a shared load balancer what is the Service's: its listeners, and its tags at the end. The last Service to leave, by the
+// tags at that moment, deletes the load balancer: the other Services may have left meanwhile.
 func (s services) leave(ctx context.Context, r request, lb *loadbalancers.LoadBalancer, owns bool) error {
 	have, err := s.empty(ctx, r, lb, owns)
 	if err != nil {

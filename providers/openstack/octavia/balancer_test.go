@@ -211,7 +211,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestTargetsOfWhatChangedMeanwhile changes the targets of a load balancer in which somebody else has changed something since the last look.
+// TestTargetsOfWhatChangedMeanwhile changes the targets of a load balancer that another client has changed since the last look.
 func TestTargetsOfWhatChangedMeanwhile(t *testing.T) {
 	look := []string{"GET loadbalancers", "GET listeners", "GET pools", "GET loadbalancers/status"}
 	write := []string{"PUT pools/members", "PUT pools/members"}

@@ -185,8 +185,8 @@ func TestGroupMadeAfterTheList(t *testing.T) {
 	}
 }
 
-// TestChangedAfterItsCreation has somebody else change a load balancer between its creation and the first look. What is gone is found at once,
-// and what is only different by the next Ensure.
+// TestChangedAfterItsCreation has another client change a load balancer between its creation and the first look. Ensure notices a deleted
+// part at once. The next Ensure notices a part that is only different.
 func TestChangedAfterItsCreation(t *testing.T) {
 	for name, test := range map[string]struct {
 		change        func(*fixture)
@@ -315,7 +315,8 @@ func (f *fixture) attachAddress() error {
 	return nil
 }
 
-// TestDeletedAndWantedAgain has octavia finish a late creation after a deletion: whoever creates looks by a call of its own.
+// TestDeletedAndWantedAgain has octavia finish a late creation after a deletion: Ensure creates nothing before it has made a list of its
+// own.
 func TestDeletedAndWantedAgain(t *testing.T) {
 	f := newFixture(t, 0, annotations.Options{SubnetID: "nodes"})
 	f.ensure(web(), nodes(1))

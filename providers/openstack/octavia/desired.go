@@ -68,7 +68,7 @@ func desired(r request) (model.LoadBalancer, error) {
 	if s.PortID == "" {
 		balancer.VIPSubnetID, balancer.VIPNetworkID = s.SubnetID, s.NetworkID
 	}
-	// The address of an external load balancer with IPv4 is that of its floating IP.
+	// An external load balancer with IPv4 has the address of its floating IP.
 	if s.Internal || r.family() == v1.IPv6Protocol {
 		balancer.VIPAddress = r.service.Spec.LoadBalancerIP
 	}

@@ -20,9 +20,9 @@ import (
 // dualStackField is what of a Service asks for a second address.
 const dualStackField = "spec.ipFamilyPolicy RequireDualStack (additional VIPs)"
 
-// placeVIP sees to it that the VIP gets an address of the Service's first family: in the subnet of the nodes if none is configured. One that
-// is configured for the other family is that of most Services. A Service that asks for IPv6 first has its VIP beside it then, in the only
-// subnet of its network that has IPv6. Octavia itself takes IPv4 where a network has both.
+// placeVIP sees to it that the VIP gets an address of the Service's first family: in the subnet of the nodes if none is configured. A
+// configured subnet of the other family is the subnet of most Services. A Service that asks for IPv6 first then has its VIP beside it, in
+// the only subnet of its network that has IPv6. Octavia itself takes IPv4 where a network has both.
 func (s services) placeVIP(ctx context.Context, r request, want *model.LoadBalancer) (err error) {
 	switch {
 	case want.VIPPortID != "":

@@ -46,7 +46,7 @@ func (o others) Put(kind string, object octaviatest.Object) string {
 	return o.Cloud.Put(kind, object)
 }
 
-// later is when no list from before is fresh any more.
+// later makes every list from before too old.
 func (f *fixture) later() {
 	if f.balancers == nil || f.balancers.current.lists == nil {
 		return

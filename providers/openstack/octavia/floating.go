@@ -237,7 +237,7 @@ func (n network) floatingSubnets(ctx context.Context, r request, networkID strin
 var errNoSubnet = errors.New("no subnet for the VIP: the cloud config and the Service name neither subnet-id nor network-id, " +
 	"and no node has an address of a port of its server")
 
-// subnetOf returns the subnet of the address by which a node is a member, for a load balancer that nobody places.
+// subnetOf returns the subnet of the address by which a node is a member, for a load balancer without a configured place.
 func (n network) subnetOf(ctx context.Context, nodes []*v1.Node, family v1.IPFamily) (string, error) {
 	for _, node := range nodes {
 		address := nodeAddress(node, family)

@@ -17,8 +17,8 @@ import (
 	"github.com/mooring-ccm/mooring/providers/openstack/octavia/model"
 )
 
-// members remembers what members are, by their IDs: address and port of a member never change, and its name is changed by nobody but who
-// made it. A list of pools has the IDs only, so the list of load balancers asks for those that are new.
+// members remembers what members are, by their IDs: the address and port of a member never change, and only its creator changes its name. A
+// list of pools has the IDs only, so the list of load balancers asks for new members.
 type members struct {
 	lock sync.Mutex
 	byID map[string]pools.Member
@@ -106,7 +106,8 @@ func (s services) below(ctx context.Context, tags []string) (snapshot, error) {
 	return all, err
 }
 
-// complete joins a load balancer with what is below it. Listeners and pools that have no tags yet, and members that nobody knows, it asks for.
+// complete joins a load balancer with what is below it. It asks octavia for listeners and pools that have no tags yet, and for unknown
+// members.
 func (s services) complete(ctx context.Context, lb *loadbalancers.LoadBalancer, all snapshot, known *members, current map[string]pools.Member,
 ) (observation, error) {
 	var found []listeners.Listener

@@ -20,12 +20,12 @@ import (
 type ages struct {
 	// toChange is for a list by which something that exists is found, changed or deleted.
 	toChange time.Duration
-	// toAdd is for a list by which it is found that a load balancer has no floating IP yet, or that a Service has no security group: neutron
-	// refuses a second floating IP of a port, and nobody but a manager makes such groups. It is for external networks too.
+	// toAdd is for a list which shows that a load balancer has no floating IP yet, or that a Service has no security group: neutron refuses
+	// a second floating IP of a port, and only managers create such groups. It is for external networks too.
 	toAdd time.Duration
 }
 
-// usualAges are those of lists, but for tests.
+// usualAges are the ages of lists outside of tests.
 var usualAges = ages{toChange: comeAgain, toAdd: 5 * comeAgain}
 
 // lists are the lists that Services share under one login, and when something was last written that they show. It is safe for concurrent use.

@@ -41,13 +41,13 @@ func pagesOf[T any](ctx context.Context, pager pagination.Pager, extract func(pa
 	return all, err
 }
 
-// listBalancers lists load balancers without those that are deleted already, each once: octavia repeats one that matches by two tags.
+// listBalancers lists load balancers, each once and no deleted ones: octavia repeats a load balancer that matches by two tags.
 func (a api) listBalancers(ctx context.Context, options loadbalancers.ListOpts) ([]loadbalancers.LoadBalancer, error) {
 	found, err := pagesOf(ctx, loadbalancers.List(a.client, options), loadbalancers.ExtractLoadBalancers)
 	return existing(found), a.failed("listing load balancers", err)
 }
 
-// existing returns each load balancer of a list once, without those that are deleted already.
+// existing returns each load balancer of a list once, without deleted ones.
 func existing(found []loadbalancers.LoadBalancer) []loadbalancers.LoadBalancer {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(found, func(lb loadbalancers.LoadBalancer) bool {
@@ -67,9 +67,9 @@ func (a api) listPools(ctx context.Context, options pools.ListOpts) ([]pools.Poo
 	return found, a.failed("listing pools", err)
 }
 
-// look observes what is below a load balancer: its listeners and pools by a call each; members by one call for all, or, with their monitor
-// ports, by one for each pool; and monitors by one call, if there are any, and one for each that has no tag yet. Tag is that of the
-// Service's monitors.
+// look observes what is below a load balancer. Listeners and pools take a call each. Members take one call for all, or, with their monitor
+// ports, one for each pool. Monitors take one call, if there are any, and one for each that has no tag yet. Tag is the tag of the Service's
+// monitors.
 func (a api) look(ctx context.Context, lb *loadbalancers.LoadBalancer, tag string, monitorPorts bool) (observation, error) {
 	have := header(lb)
 	found, err := a.listListeners(ctx, listeners.ListOpts{LoadbalancerID: lb.ID})

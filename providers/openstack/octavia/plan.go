@@ -50,8 +50,8 @@ const (
 	stepReport   step = "report"
 )
 
-// nextStep decides by the state. Worked says that the Service shows an address already, so something may depend on it. One that
-// somebody else owns is never replaced.
+// nextStep decides by the state. Worked says that the Service shows an address already, so something may depend on it. A load balancer of
+// another owner is never replaced.
 func nextStep(state string, repair annotations.Repair, owns, worked bool) step {
 	switch {
 	case state == stateActive:
@@ -250,7 +250,8 @@ func (p *planned) compareMonitor(wanted model.Listener, has observedListener) {
 	}
 }
 
-// planClaim says by tags that the load balancer serves the Service. Whoever shares it leaves its name and what its tags say of the owner.
+// planClaim says by tags that the load balancer serves the Service. A Service that does not own it changes neither its name nor the tags
+// that describe the owner.
 func planClaim(want model.LoadBalancer, have observation, as claimant) (change, bool) {
 	wanted := want.Tags
 	if !as.owns {

@@ -198,7 +198,7 @@ func serverOf(node *v1.Node) string {
 	return node.Spec.ProviderID[strings.LastIndex(node.Spec.ProviderID, "/")+1:]
 }
 
-// setGroups changes the groups of a port if nobody else changed the port since it was read.
+// setGroups changes the groups of a port, unless another client has changed the port since it was read.
 func (n network) setGroups(ctx context.Context, port ports.Port, to []string) error {
 	_, err := ports.Update(ctx, n.client, port.ID, ports.UpdateOpts{SecurityGroups: &to, RevisionNumber: &port.RevisionNumber}).Extract()
 	return n.failed("setting the security groups of port "+port.ID, err)

@@ -14,7 +14,7 @@ const (
 	// mostShared is how many objects a list has at the most that serves several callers: a bigger one costs the service more than the calls
 	// that it saves.
 	mostShared = 500
-	// listTimeout ends a list, and listPatience how long somebody waits for one who can do without it.
+	// listTimeout ends a list, and listPatience is how long a caller waits for a list that it can do without.
 	listTimeout  = 30 * time.Second
 	listPatience = 10 * time.Second
 	// pauseAfterFailure is how long no list is shared after one that failed, and pauseAfterSize after one that was too long.
@@ -22,9 +22,10 @@ const (
 	pauseAfterSize    = time.Hour
 )
 
-// shared is a list that many need at about the same time: one call answers all who can do with a list that began when it did. Whoever comes
-// while a call is under way that began too early waits for the next one, which begins when that one ends and answers all who came meanwhile. A
-// list that fails, or does not end, holds nobody: what get returns then is that the caller has to ask for itself. It is safe for concurrent use.
+// shared is a list that many callers need at about the same time: one call answers all callers that accept a list of that moment. A caller
+// may come while a call is under way that began too early. It waits for the next call, which begins when that one ends and answers all
+// callers that came meanwhile. A list that fails, or does not end, stops no caller: get tells the caller to ask for itself. It is safe for
+// concurrent use.
 type shared[T any] struct {
 	// list makes the call. It is given the values of the first caller's context, and a deadline.
 	list func(ctx context.Context) ([]T, error)
@@ -37,9 +38,9 @@ type shared[T any] struct {
 	pausedUntil   time.Time
 }
 
-// sharedCall is one call of a shared list. What it found is read once done is closed, and changed by nobody.
+// sharedCall is one call of a shared list. Its result is read once done is closed, and never changes.
 type sharedCall[T any] struct {
-	ctx   context.Context // that of the caller for whom the call is made
+	ctx   context.Context // the context of the caller for whom the call is made
 	began time.Time
 	done  chan struct{}
 	found []T

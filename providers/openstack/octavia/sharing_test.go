@@ -93,7 +93,7 @@ func TestCallersLeave(t *testing.T) {
 	})
 }
 
-// TestListsThatHangFailOrPanic looks that nobody waits for long, nor for the same fault twice, and that lists are shared again later.
+// TestListsThatHangFailOrPanic checks that no caller waits for long, nor for the same fault twice, and that lists are shared again later.
 func TestListsThatHangFailOrPanic(t *testing.T) {
 	for name, test := range map[string]struct {
 		list   func(context.Context) ([]int, error)
@@ -138,7 +138,7 @@ func TestListsThatHangFailOrPanic(t *testing.T) {
 	}
 }
 
-// TestWaitersOfAListThatFails looks that those who wait for the call after one that fails are not kept waiting.
+// TestWaitersOfAListThatFails checks that callers which wait for the next call stop waiting when the current one fails.
 func TestWaitersOfAListThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		list := newShared(func(context.Context) ([]int, error) { time.Sleep(time.Second); return nil, errors.New("broken") })
@@ -156,7 +156,7 @@ func TestWaitersOfAListThatFails(t *testing.T) {
 	})
 }
 
-// TestManyLoadBalancersOfACluster looks that a list which is too long serves nobody, as it is not whole.
+// TestManyLoadBalancersOfACluster checks that a list which is too long serves no caller, since it is incomplete.
 func TestManyLoadBalancersOfACluster(t *testing.T) {
 	f := newFixture(t, 0, annotations.Options{SubnetID: "nodes"})
 	for i := range mostShared {

@@ -21,7 +21,7 @@ type state struct {
 	places map[serviceKey]place
 }
 
-// remembered is what is below a load balancer. Made says that octavia's answer to its creation says so, and nobody has looked since.
+// remembered is what is below a load balancer. Made says that this is octavia's answer to the creation, without a look since.
 type remembered struct {
 	listeners []observedListener
 	made      bool

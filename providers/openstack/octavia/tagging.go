@@ -15,8 +15,8 @@ type tagging struct {
 	busy map[string]bool
 }
 
-// begin returns the load balancer as it is now. Until end is called nobody else of this process changes its tags. If somebody does already,
-// the error is "come again".
+// begin returns the load balancer as it is now. Until end is called, no other Service of this process changes its tags. If another Service
+// is changing them, the error is "come again".
 func (t *tagging) begin(ctx context.Context, a api, id string) (lb *loadbalancers.LoadBalancer, end func(), err error) {
 	if !t.take(id) {
 		return nil, nil, again(fmt.Sprintf("another Service changes the tags of load balancer %s", id))

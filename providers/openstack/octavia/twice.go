@@ -10,9 +10,10 @@ import (
 	"github.com/mooring-ccm/mooring/providers/openstack/octavia/model"
 )
 
-// keepOne returns which of the load balancers of a Service stays, or nil if the Service has no load balancer, and deletes the others: octavia goes on to create one
-// whose answer came too late for its caller, who then finds none and asks for another. The one stays whose address the Service shows, or else the
-// first one. What somebody else shares stays as well. While octavia deletes, the error is "come again".
+// keepOne returns the one load balancer of a Service that stays, or nil if the Service has none, and deletes the others. Octavia goes on to
+// create a load balancer whose answer came too late for its caller, who then finds none and asks for another. The load balancer stays whose
+// address the Service shows, or else the first one. A load balancer that another Service shares stays as well. While octavia deletes, the
+// error is "come again".
 func (s services) keepOne(ctx context.Context, r request, found []loadbalancers.LoadBalancer) (*loadbalancers.LoadBalancer, error) {
 	if len(found) == 0 {
 		return nil, nil

@@ -15,7 +15,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/openstack/session"
 )
 
-// attempts is how often a list is replaced again that somebody else has changed meanwhile.
+// attempts is how often a list is replaced again after another client has changed it.
 const attempts = 4
 
 // addressesAtOnce is how many addresses a query for ports names.

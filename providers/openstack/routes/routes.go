@@ -22,7 +22,7 @@ import (
 // Batch is how many changes one call makes.
 const Batch = 100
 
-// Machines are the instances of nodes, for those that no Node tells the addresses of.
+// Machines are the instances of nodes. They tell the addresses that no Node tells.
 type Machines interface {
 	// InstanceMetadata returns what is known of the instance of a node.
 	InstanceMetadata(ctx context.Context, node *v1.Node) (*cloudprovider.InstanceMetadata, error)

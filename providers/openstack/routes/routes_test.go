@@ -20,7 +20,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/openstack/session"
 )
 
-// nobody is a cloud without servers, which fails the test that asks it for one.
+// A cloud without servers.
 type nobody struct{ t *testing.T }
 
 func (n nobody) InstanceMetadata(_ context.Context, node *v1.Node) (*cloudprovider.InstanceMetadata, error) {
@@ -123,7 +123,7 @@ func TestChangeInPart(t *testing.T) {
 	}
 }
 
-// The route is not made before its port may send from it: it would look finished, and nobody would come back.
+// CreateRoute makes no route before its port may send from it: the route would look finished, and no controller would complete it.
 func TestPairsComeFirst(t *testing.T) {
 	routes, cloud := newRoutes(t, "10.0.0.1")
 	cloud.Fault = func(w http.ResponseWriter, r *http.Request) bool {
@@ -158,7 +158,7 @@ func TestPortsThatCheckNothing(t *testing.T) {
 	}
 }
 
-// A list that somebody else changes meanwhile is read again, and not overwritten.
+// A list that another client changes meanwhile is read again, and not overwritten.
 func TestWholeListIsGuardedByItsRevision(t *testing.T) {
 	routes, cloud := newRoutes(t, "10.0.0.1")
 	cloud.NoExtraRoutes = true

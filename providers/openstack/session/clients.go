@@ -109,7 +109,7 @@ func (c *Clients) service(ctx context.Context, kind string, create creator) (*go
 		return nil, err
 	}
 	found := c.finding.DoChan(kind, func() (any, error) {
-		if made := c.made(kind); made != nil { // somebody else has found it meanwhile
+		if made := c.made(kind); made != nil { // another caller has found it meanwhile
 			return made, nil
 		}
 		return c.find(context.WithoutCancel(ctx), kind, create)

@@ -29,7 +29,7 @@ type Configured interface {
 // Session is safe for concurrent use.
 type Session struct {
 	config Configured
-	// turn is held by whoever logs in.
+	// turn is held by the caller that logs in.
 	turn chan struct{}
 
 	mu      sync.Mutex
@@ -93,7 +93,7 @@ func (s *Session) login(ctx context.Context) (*Clients, error) {
 		return nil, ctx.Err()
 	}
 	current = s.config.Current()
-	if clients, err, known := s.known(current); known { // somebody else has logged in meanwhile
+	if clients, err, known := s.known(current); known { // another caller has logged in meanwhile
 		return clients, err
 	}
 	clients, err := authenticate(ctx, current)

@@ -204,7 +204,7 @@ func (a *Admin) SetKnobs(ctx context.Context, knobs Knobs) error {
 	return a.do(ctx, call{op: "SetKnobs", method: http.MethodPut, path: PathAdminKnobs, in: knobs})
 }
 
-// AddFault adds a fault behind those that are there.
+// AddFault adds a fault behind the existing ones.
 func (a *Admin) AddFault(ctx context.Context, fault Fault) error {
 	return a.do(ctx, call{op: "AddFault", method: http.MethodPost, path: PathAdminFaults, in: fault})
 }

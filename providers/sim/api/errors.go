@@ -24,7 +24,7 @@ const (
 	CodeConflict           ErrorCode = "conflict"           // 409: ExistingID says with what, if it is one resource
 	CodePageTokenExpired   ErrorCode = "pageTokenExpired"   // 410: list again from the first page
 	CodeRevisionExpired    ErrorCode = "revisionExpired"    // 410: watch again from the beginning
-	CodePreconditionFailed ErrorCode = "preconditionFailed" // 412: somebody else wrote in between
+	CodePreconditionFailed ErrorCode = "preconditionFailed" // 412: another client wrote in between
 	CodeTooLarge           ErrorCode = "tooLarge"           // 413
 	CodeThrottled          ErrorCode = "throttled"          // 429: Retry-After says how long to wait
 	CodeInternal           ErrorCode = "internal"           // 500

@@ -9,7 +9,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
-// The ranges of load balancer addresses: RFC 2544 for IPv4 and RFC 3849 for IPv6, which nobody uses on the internet.
+// The ranges of load balancer addresses, which are not used on the internet: RFC 2544 for IPv4 and RFC 3849 for IPv6.
 var (
 	rangeIPv4 = netip.MustParsePrefix("198.18.0.0/15")
 	rangeIPv6 = netip.MustParsePrefix("2001:db8:1b::/64")

@@ -12,8 +12,8 @@ import (
 // maxHistory is how many changes of instances the cloud remembers. Who asks for what happened before begins anew.
 const maxHistory = 10_000
 
-// history is what happened to instances, for those who watch. It is of the process: after a restart only the revision is
-// known. The service's lock guards it.
+// history is what happened to instances, for clients that watch. It is of the process: after a restart only the revision is known. The
+// service's lock guards it.
 type history struct {
 	events []api.InstanceChange
 	// more is closed by the next change.
@@ -43,7 +43,7 @@ func (s *Service) nextRevision() change {
 	return s.metaChange()
 }
 
-// wasSet sends those who watch an instance that was written. Called with mu held.
+// wasSet sends an instance that was written to clients that watch. Called with mu held.
 func (s *Service) wasSet(record instance, now time.Time) {
 	if now.Before(record.SettlesAt) {
 		s.history.settling[record.ID] = record.SettlesAt
@@ -52,7 +52,7 @@ func (s *Service) wasSet(record instance, now time.Time) {
 	s.history.add(api.InstanceChange{Kind: api.ChangeSet, Revision: s.meta.Revision, Instance: &view})
 }
 
-// wasDeleted sends those who watch an instance that was deleted. Called with mu held.
+// wasDeleted tells clients that watch of a deleted instance. Called with mu held.
 func (s *Service) wasDeleted(id string) {
 	delete(s.history.settling, id)
 	s.history.add(api.InstanceChange{Kind: api.ChangeDeleted, Revision: s.meta.Revision, ID: id})

@@ -169,7 +169,8 @@ func (s *Service) deleteLoadBalancer(r *request) (answer, error) {
 	return answer{body: struct{}{}}, nil
 }
 
-// address gives a load balancer the addresses that its spec asks for. Those that it has stay. Called with mu held.
+// address gives a load balancer the addresses that its spec asks for. It keeps the addresses that the load balancer has. Called with mu
+// held.
 func (s *Service) address(record *loadBalancer, next *meta) error {
 	used := func(address string) bool {
 		holder, held := s.addressHolders[address]

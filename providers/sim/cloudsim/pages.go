@@ -48,7 +48,7 @@ func newSnapshots(c clock.PassiveClock) *snapshots {
 	return &snapshots{clock: c, open: map[string]*snapshot{}}
 }
 
-// first returns the first page of a list, and keeps the rest for those who come with its token.
+// first returns the first page of a list, and keeps the rest for clients that come with its token.
 func (s *snapshots) first(op api.Operation, items []any, size int) page {
 	if len(items) <= size {
 		return page{Items: items, TotalCount: len(items)}

@@ -177,7 +177,7 @@ func (s *Service) SetKnobs(knobs api.Knobs) error {
 	return nil
 }
 
-// AddFault adds a fault behind those that are there. The error names every invalid field.
+// AddFault adds a fault behind the existing ones. The error names every invalid field.
 func (s *Service) AddFault(fault api.Fault) error {
 	if errs := ValidateFault(fault); len(errs) > 0 {
 		return errs.ToAggregate()

@@ -10,8 +10,8 @@ import (
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
-// changeTargets adds targets to a load balancer and removes others. Those that stay are not looked at, whether or not their
-// instances still exist.
+// changeTargets adds targets to a load balancer and removes others. It does not look at targets that stay, whether or not their instances
+// still exist.
 func (s *Service) changeTargets(r *request, asked api.TargetsChange, misfits field.ErrorList) (answer, error) {
 	name := r.PathValue("name")
 	record, ok := s.loadBalancers.get(name)

@@ -100,7 +100,7 @@ func (c *Cloud) Create(t testing.TB, spec api.InstanceSpec) *api.Instance {
 	return instance
 }
 
-// Change changes the instance of that name, as somebody in the cloud's console would.
+// Change changes the instance of that name, as an operator in the cloud's console would.
 func (c *Cloud) Change(t testing.TB, name string, change func(*api.InstanceSpec)) *api.Instance {
 	t.Helper()
 	instance, err := c.Client.GetInstanceByName(t.Context(), name)

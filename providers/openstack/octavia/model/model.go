@@ -10,7 +10,7 @@ import (
 // LoadBalancer is a load balancer with all that is below it.
 type LoadBalancer struct {
 	Name, Description string
-	// Tags are those that have to be there; others stay.
+	// Tags have to be there; other tags stay.
 	Tags []string
 	// Provider is octavia's driver.
 	Provider, FlavorID, AvailabilityZone string
@@ -76,7 +76,7 @@ type Member struct {
 	// Name is the node's.
 	Name, Address string
 	Port          int
-	// SubnetID counts when the member is added; empty is that of the VIP.
+	// SubnetID counts when the member is added; empty is the VIP's subnet.
 	SubnetID string
 	// MonitorPort is the port that is probed. Zero is Port.
 	MonitorPort int

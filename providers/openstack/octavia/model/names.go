@@ -19,7 +19,7 @@ const FloatingIPPrefix = "Floating IP for Kubernetes external service "
 const maxLength = 255
 
 // Name is the name of a Service's load balancer, as cloud-provider-openstack makes it; so are the other names and descriptions here. Its
-// page "Exposing applications using services of LoadBalancer type" shows the name as that of the load balancer and as its tag.
+// page "Exposing applications using services of LoadBalancer type" shows the name as the load balancer's name and tag.
 func Name(cluster string, service types.NamespacedName) string {
 	return cut(fmt.Sprintf("%s%s_%s_%s", NamePrefix, cluster, service.Namespace, service.Name))
 }
