@@ -18,7 +18,7 @@ type Endpoint struct {
 	Address string
 	// Certificate is the file of the certificate that it shows, which has to be one for localhost. Empty: any is trusted.
 	Certificate string
-	// As has the client certificate to show, such as that of the administrator, who may read everything. Nil: none.
+	// As is the client certificate to present, such as the administrator's, which may read everything. Nil: none.
 	As *rest.Config
 }
 

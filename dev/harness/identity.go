@@ -23,7 +23,7 @@ type Identity struct {
 	Rights [][]byte
 }
 
-// Mooring has the rights that are shipped, and Reference those that Kubernetes documents.
+// Mooring has the rights of the shipped manifest, and Reference the rights that Kubernetes documents.
 var (
 	Mooring   = Identity{Account: "cloud-controller-manager", Rights: [][]byte{deploy.RBAC}}
 	Reference = Identity{Account: "reference-ccm", Rights: [][]byte{referenceRights}}

@@ -34,7 +34,7 @@ type Manager struct {
 	Certs string
 	// CloudConfig is the file that --cloud-config names. Empty: none.
 	CloudConfig string
-	// Port is where it serves on 127.0.0.1. Zero: on one that is free, and that nobody is told.
+	// Port is where it serves on 127.0.0.1. With zero it picks a free port, which it does not report.
 	Port int
 	// Flags are the other ones. They come last, and win. Env are environment variables as "NAME=value".
 	Flags, Env []string

@@ -24,8 +24,7 @@ type applier struct {
 	client client.Client
 }
 
-// Apply applies the YAML documents of a manifest in their order, by server-side apply with all rights. Fields that
-// somebody else owns are taken over.
+// Apply applies the YAML documents of a manifest in their order, by server-side apply with all rights. It takes over fields of other owners.
 func (c *Cluster) Apply(ctx context.Context, manifest []byte) error {
 	objects, err := decodeManifest(manifest)
 	if err != nil {

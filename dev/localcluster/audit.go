@@ -24,10 +24,10 @@ func audits(level auditv1.Level) bool { return level != "" && level != auditv1.L
 
 func (c *Cluster) auditLog() string { return filepath.Join(c.dir, "audit.log") }
 
-// AuditEvents returns every request that kube-apiserver has answered so far, in the order of their answers, with user,
-// verb, object and response. A request that a client has the whole answer of is among them, and so is a write whose effect
-// somebody has seen: writes under way are waited for, unless StopAPIServer cut them off. A watch is among them when it has ended. It needs Options.Audit. What it
-// returns is shared with later calls, and not to be changed.
+// AuditEvents returns every request that kube-apiserver has answered so far, in the order of the answers, with user, verb, object and response. It
+// includes each request whose whole answer a client has, and each write whose effect a client has seen. For that it waits for writes under way,
+// unless StopAPIServer cut them off. It includes a watch when the watch has ended. It needs Options.Audit. Later calls share the result, which
+// callers must not change.
 func (c *Cluster) AuditEvents(ctx context.Context) ([]auditv1.Event, error) {
 	if !audits(c.options.Audit) {
 		return nil, errors.New("read the audit log: there is none, set Options.Audit")
@@ -89,7 +89,7 @@ func (a *auditTrail) read(path string) ([]auditv1.Event, map[types.UID]string, e
 	for {
 		var event auditv1.Event
 		err := decoder.Decode(&event)
-		// An entry that is being written right now belongs to a request whose answer nobody has yet.
+		// An incomplete entry belongs to a request whose answer no client has yet.
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return slices.Clip(a.events), maps.Clone(a.underWay), nil
 		}
@@ -101,7 +101,7 @@ func (a *auditTrail) read(path string) ([]auditv1.Event, map[types.UID]string, e
 	}
 }
 
-// abandon has nobody wait for what a server that has ended did not answer.
+// abandon stops the wait for requests that an ended server did not answer.
 func (a *auditTrail) abandon(path string) error {
 	_, _, err := a.read(path)
 	a.mu.Lock()

@@ -73,9 +73,9 @@ func (b Binaries) Dir() string { return b.dir }
 // Version is the version of Kubernetes that the programs were built from, and report: "v1.36.3".
 func (b Binaries) Version() string { return b.version }
 
-// Build returns the executables of the parts asked for, and builds those that are not cached. What is cached is found by
-// its content: the source files of dev/localcluster/binaries, the version of Kubernetes, that of Go, the platform and the linker flags. Concurrent
-// calls, in this process or another, build once. It must be called from within a checkout of this project.
+// Build returns the executables of the requested parts, and builds what is not cached. The key of the cache covers the source files of
+// dev/localcluster/binaries, the versions of Kubernetes and Go, the platform and the linker flags. Concurrent calls, in this process or another,
+// build once. Build must be called from within a checkout of this project.
 func Build(ctx context.Context, options BuildOptions) (Binaries, error) {
 	if len(options.Parts) == 0 {
 		options.Parts = []Part{ControlPlane}

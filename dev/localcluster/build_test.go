@@ -153,7 +153,7 @@ func TestBuildFails(t *testing.T) {
 	})
 	t.Run("a module that cannot be downloaded", func(t *testing.T) {
 		root := checkout(t)
-		t.Setenv("GOPROXY", "http://127.0.0.1:1") // nobody listens there
+		t.Setenv("GOPROXY", "http://127.0.0.1:1") // no server listens there
 		t.Setenv("GOMODCACHE", t.TempDir())
 		t.Setenv("GONOSUMDB", "*")
 		write(t, root, "dev/localcluster/binaries/go.mod", "module example.com/binaries\n\ngo 1.26\n\nrequire example.com/gone v1.0.0\n")

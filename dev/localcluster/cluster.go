@@ -20,8 +20,7 @@ const (
 	startTimeout = 2 * time.Minute
 	// stopGrace is how long etcd and kube-controller-manager may take to end.
 	stopGrace = 3 * time.Second
-	// apiServerGrace is short because kube-apiserver holds nothing that etcd does not, and waits up to a minute for
-	// watches that nobody ends.
+	// apiServerGrace is short because kube-apiserver has no state besides etcd, and waits up to a minute for open watches.
 	apiServerGrace = 500 * time.Millisecond
 )
 

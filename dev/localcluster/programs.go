@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// etcdSocket is relative to the working directory of etcd and kube-apiserver, because the path of a socket is limited
-	// to 108 bytes and that of a test's directory is not. No other program can reach or collide with it.
+	// etcdSocket is relative to the working directory of etcd and kube-apiserver. The path of a socket is limited to 108 bytes, and the path of a
+	// test's directory is not. No other program can reach or collide with it.
 	etcdSocket = "etcd.sock"
 	// controllerManagerUser is who kube-controller-manager is; RBAC's default roles know the name.
 	controllerManagerUser = "system:kube-controller-manager"
@@ -32,7 +32,7 @@ const (
 // serviceRanges are where Services get their addresses, of both families.
 var serviceRanges = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:10:96::/112")}
 
-// serviceRangesFor returns the ranges in the order that kube-apiserver demands: that of its own address's family first.
+// serviceRangesFor returns the ranges in the order that kube-apiserver demands: the family of its own address comes first.
 func serviceRangesFor(bindAddress netip.Addr) []netip.Prefix {
 	if bindAddress.Is6() {
 		return []netip.Prefix{serviceRanges[1], serviceRanges[0]}
@@ -130,7 +130,7 @@ func (c *Cluster) apiServerArgs() []string {
 		"--client-ca-file=" + c.pki("ca.crt"),
 		"--kubelet-client-certificate=" + c.pki("kubelet-client.crt"), // whose certificates it verifies is up to APIServerArgs
 		"--kubelet-client-key=" + c.pki("kubelet-client.key"),
-		// Nobody proxies here, but programs with delegated authentication wait for this part of the configuration.
+		// There is no proxy here, but programs with delegated authentication wait for this part of the configuration.
 		"--requestheader-client-ca-file=" + c.pki("front-proxy-ca.crt"),
 		"--requestheader-allowed-names=front-proxy-client",
 		"--requestheader-username-headers=X-Remote-User",
@@ -145,7 +145,7 @@ func (c *Cluster) apiServerArgs() []string {
 		"--endpoint-reconciler-type=none", // an endpoint of the Service kubernetes may not be a loopback address
 	}
 	if !c.options.ControllerManager {
-		// Nobody creates the default service accounts, without which this plugin refuses every pod.
+		// Without kube-controller-manager there are no default service accounts, and this plugin would refuse every pod.
 		args = append(args, "--disable-admission-plugins=ServiceAccount")
 	}
 	if audits(c.options.Audit) {

@@ -129,7 +129,7 @@ func (s source) hash(ctx context.Context) (string, error) {
 	return hex.EncodeToString(digest.Sum(nil))[:20], nil
 }
 
-// isSource reports whether a file goes into the executables. Those that pin other versions of Kubernetes do not.
+// isSource reports whether a file goes into the executables. Files that pin other versions of Kubernetes do not.
 func (s source) isSource(name string) bool {
 	return name == s.modFile || name == strings.TrimSuffix(s.modFile, ".mod")+".sum" ||
 		(strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go"))

@@ -12,7 +12,7 @@ import (
 // BuildOptions.Version, for example "1.35" or "v1.35.4".
 const VersionVariable = "MOORING_KUBERNETES_VERSION"
 
-// DefaultVersion is the version of Kubernetes that is built if nobody chooses another.
+// DefaultVersion is the version of Kubernetes to build unless VersionVariable or BuildOptions.Version chooses another.
 const DefaultVersion = "v1.36.3"
 
 // pinned is a version of Kubernetes that can be built.
@@ -47,7 +47,7 @@ func ChosenVersion() (string, error) {
 	return pin.version, err
 }
 
-// pinOf finds a version by its number or by that of its minor release. Empty means what VersionVariable says, or else DefaultVersion.
+// pinOf finds a version by its number or by its minor release. Empty means what VersionVariable says, or else DefaultVersion.
 func pinOf(name string) (pinned, error) {
 	from := "the version"
 	if name == "" {

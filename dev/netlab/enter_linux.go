@@ -29,7 +29,7 @@ func Inside() (outside int, inside bool) {
 
 // EndError says that the inside of a netlab did not end well.
 type EndError struct {
-	// ExitCode is that of the process, -1 if a signal ended it.
+	// ExitCode is the exit code of the process, -1 if a signal ended it.
 	ExitCode int
 	// Said is what it wrote to its standard error.
 	Said string

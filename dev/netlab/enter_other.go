@@ -15,7 +15,7 @@ func Inside() (outside int, inside bool) { return 0, false }
 
 // EndError says that the inside of a netlab did not end well.
 type EndError struct {
-	// ExitCode is that of the process.
+	// ExitCode is the exit code of the process.
 	ExitCode int
 	// Said is what it wrote to its standard error.
 	Said string

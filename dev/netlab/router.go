@@ -38,7 +38,7 @@ type Neighbor struct {
 	Address netip.Addr
 	// ASN is the neighbor's.
 	ASN uint32
-	// Password is that of TCP MD5 signatures; empty for none.
+	// Password is the password for TCP MD5 signatures; empty for none.
 	Password string
 	// Multihop is how many hops an external neighbor is away at most; zero for one on the same network.
 	Multihop int

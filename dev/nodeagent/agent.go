@@ -45,8 +45,8 @@ type Agent struct {
 	turned chan struct{} // closed and replaced when silent changes
 }
 
-// New returns an agent that talks to the API server with the identity of config: that of the node, user
-// "system:node:NAME" in the group "system:nodes", or an administrator's for many nodes at once. Nothing is written yet.
+// New returns an agent that talks to the API server with the identity of config. This is the node, user "system:node:NAME" in the group
+// "system:nodes", or an administrator for many nodes at once. New writes nothing.
 func New(config *rest.Config, options Options) (*Agent, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

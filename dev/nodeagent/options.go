@@ -28,13 +28,13 @@ type Options struct {
 	NodeIPs []netip.Addr
 	// ProviderID is --provider-id. Usually empty: the cloud controller manager finds it out.
 	ProviderID string
-	// Labels are --node-labels, and win over those that a kubelet sets itself.
+	// Labels are --node-labels, and override the labels that a kubelet sets itself.
 	Labels map[string]string
 	// Taints are --register-with-taints. The taint node.cloudprovider.kubernetes.io/uninitialized is added to them.
 	Taints []corev1.Taint
 	// Capacity are the node's resources. Nil means 4 CPUs, 16 GiB of memory, 100 GiB of ephemeral storage and 110 pods.
 	Capacity corev1.ResourceList
-	// KubeletVersion is what the node reports. Empty means that of the local control plane.
+	// KubeletVersion is what the node reports. Empty means the version of the local control plane.
 	KubeletVersion string
 
 	// LeaseDuration is how long the node's Lease is good; it is renewed four times as often. In whole seconds, zero means

@@ -20,7 +20,7 @@ const (
 	tenantUser, tenantPassword, tenantProject    = "k8s", "k8spass", "k8s"
 )
 
-// Credentials are how somebody logs in: by name and password, or by an application credential.
+// Credentials are how a client logs in: by name and password, or by an application credential.
 type Credentials struct {
 	// Username, Password and Project are names within the domain Default.
 	Username, Password, Project string
@@ -144,7 +144,7 @@ func (c *Cloud) CreateApplicationCredential(ctx context.Context, who Credentials
 	return Credentials{ApplicationCredentialID: made.ID, ApplicationCredentialSecret: made.Secret}, nil
 }
 
-// DeleteApplicationCredential has nobody log in by credentials any more: keystone answers 404 then.
+// DeleteApplicationCredential revokes credentials: keystone answers logins with 404 from then on.
 func (c *Cloud) DeleteApplicationCredential(ctx context.Context, owner, which Credentials) error {
 	clients, err := c.direct(ctx, owner)
 	if err != nil {

@@ -37,7 +37,7 @@ type Cloud struct {
 	mu        sync.Mutex
 	processes map[Process]*program.Program
 	order     []Process        // in which they were started
-	ended     map[Process]bool // those that a test has ended
+	ended     map[Process]bool // the processes that a test has ended
 	closed    bool
 }
 

@@ -20,7 +20,7 @@ const (
 	region = "RegionOne"
 	// domain is where all users and projects are.
 	domain = "Default"
-	// stateName is the directory, within that of a cloud, which the services see as chroot.StateDir.
+	// stateName is the subdirectory of a cloud's directory that the services see as chroot.StateDir.
 	stateName = "state"
 	rabbitURL = "rabbit://guest:guest@127.0.0.1:5672/"
 )

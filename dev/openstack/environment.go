@@ -17,11 +17,11 @@ import (
 
 // EnvironmentOptions say what network a tenant gets. Name and CIDR are required.
 type EnvironmentOptions struct {
-	// Name is that of the network, its subnets and its router.
+	// Name is the name of the network, its subnets and its router.
 	Name string
 	// CIDR is the subnet for IPv4.
 	CIDR string
-	// CIDR6 is the subnet for IPv6, whose addresses are made from those of the network cards. Empty means none.
+	// CIDR6 is the subnet for IPv6. Its addresses derive from the addresses of the network cards. Empty means none.
 	CIDR6 string
 	// Tenant is whose network it is. Empty means Tenant of the cloud.
 	Tenant Credentials

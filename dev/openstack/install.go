@@ -185,13 +185,13 @@ func follow(ctx context.Context, running *program.Program, step *progress.Step) 
 	}
 }
 
-// endGroup ends an installation and all that it runs, and so its mounts, which nobody else has.
+// endGroup ends an installation and all processes that it started. Its mounts go with them, because no other process has them.
 func endGroup(running *program.Program) error {
 	return errors.Join(syscall.Kill(-running.PID(), syscall.SIGKILL), running.Kill())
 }
 
-// installed says how far an installation is, by what it wrote. How many packages there are to be is not known before: those that all
-// others need come first, for themselves.
+// installed says how far an installation is, by what it wrote. The number of packages is not known before: the packages on which all others depend
+// come first, in a run of their own.
 func installed(output string) string {
 	unpacked, configured := strings.Count(output, "\nUnpacking "), strings.Count(output, "\nSetting up ")
 	if unpacked == 0 {

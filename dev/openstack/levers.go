@@ -15,7 +15,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/program"
 )
 
-// answers says which API a process answers, for those that answer one.
+// answers maps a process to its API. Processes without an API are missing.
 var answers = map[Process]Service{
 	Keystone: Identity, PlacementAPI: Placement, Glance: Image, NovaAPI: Compute, Neutron: Network, OctaviaAPI: LoadBalancer,
 }
@@ -50,7 +50,7 @@ func (c *Cloud) Kill(name Process) error {
 	return running.Kill()
 }
 
-// end returns a program that the caller is about to end, and which nobody who waits for another one takes for a failure.
+// end returns a program that the caller is about to end. From then on, a wait for another program does not treat its end as a failure.
 func (c *Cloud) end(name Process) (*program.Program, error) {
 	running, err := c.process(name)
 	if err != nil {

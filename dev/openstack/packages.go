@@ -27,7 +27,7 @@ var unpacked = []string{
 	"nova-common", "nova-api", "nova-compute", "nova-conductor", "nova-scheduler", "neutron-common", "glance-common", "glance-api",
 }
 
-// unwanted are the paths within packages that nobody reads.
+// unwanted are the paths within packages that no service reads.
 var unwanted = []string{"/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*", "/usr/share/icons/*"}
 
 // trimmed are the files below Python's dist-packages that are removed once all is installed: tests, and what comes along with dependencies

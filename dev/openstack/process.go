@@ -76,7 +76,7 @@ const stopSignal = syscall.SIGTERM
 // python is the environment of the services.
 var python = []string{"PYTHONWARNINGS=ignore", "PYTHONDONTWRITEBYTECODE=1"}
 
-// commands are how the services are started. Those that they depend on, database, messages and OVN, have functions of their own.
+// commands are how the services are started. Database, messages and OVN, on which they depend, have functions of their own.
 var commands = func() map[Process]chroot.Command {
 	all := map[Process]chroot.Command{
 		Keystone:      wsgi("keystone", apis[Identity].port, "keystone.conf"),
@@ -143,7 +143,7 @@ func (c *Cloud) launchAll(names ...Process) error {
 	return nil
 }
 
-// running returns all programs that nobody has ended, for program.Await.
+// running returns all programs that no caller of end has ended, for program.Await.
 func (c *Cloud) running() []*program.Program {
 	c.mu.Lock()
 	defer c.mu.Unlock()

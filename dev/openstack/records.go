@@ -104,7 +104,7 @@ type keystoneRecords struct {
 	err    error
 }
 
-// domainID is that of the domain "Default".
+// domainID is the ID of the domain "Default".
 const domainID = "default"
 
 func (k *keystoneRecords) findRoles() {

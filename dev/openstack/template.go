@@ -26,7 +26,7 @@ const (
 	orderlyStop = 30 * time.Second
 )
 
-// ensureTemplate returns the state that clouds begin with: that of a fresh one right after its start. It is made when it is absent.
+// ensureTemplate returns the initial state of clouds: the state of a fresh cloud right after its start. It makes the state when it is absent.
 func ensureTemplate(ctx context.Context, cache string, display *progress.Display) (string, error) {
 	suffix, err := templateKey()
 	if err != nil {

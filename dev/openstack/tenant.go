@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// tenantRoles are what somebody needs who has servers, networks and load balancers.
+// tenantRoles are the roles of a user who has servers, networks and load balancers.
 var tenantRoles = []string{"member", "reader", "load-balancer_member"}
 
 // CreateTenant makes a project with a user of its own, both with that name, who may do what the user of Tenant may: tests that share a cloud do

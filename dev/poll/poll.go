@@ -1,6 +1,6 @@
-// Package poll is how tests wait for what happens beside them: they look again and again until nothing is wrong, and a deadline
-// says when to give up. What waits on something of its own process has channels and virtual time for that; this is for processes,
-// API servers, kernels and routers, which notify nobody when they are done.
+// Package poll is how tests wait for what happens outside of their process. They check again and again until nothing is wrong, or a deadline has
+// passed. A test that waits for its own process uses channels and virtual time instead. Package poll is for processes, API servers, kernels and
+// routers, which send no notification when they are done.
 package poll
 
 import (
@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// Deadline bounds a wait. What tests wait for takes seconds at most on an idle machine; those that run tests are busy.
+	// Deadline bounds a wait. What tests wait for takes seconds at most on an idle machine, but machines that run tests are busy.
 	Deadline = time.Minute
 	// pause is between the end of a look and the next one, so a look that is slow is not all that the machine does.
 	pause = 10 * time.Millisecond

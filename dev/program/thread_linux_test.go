@@ -15,7 +15,7 @@ import (
 
 func TestAThreadOfItsOwnIsNeverTheMainOne(t *testing.T) {
 	var all sync.WaitGroup
-	// As many at once as there are likely threads, so the main one is among those that are free.
+	// This starts more calls than there are likely threads, so one of them could get the main thread.
 	for range 64 {
 		all.Go(func() {
 			OnThread(func() {

@@ -21,9 +21,9 @@ const CtrlC = "\x03"
 // Terminal is a terminal that a program runs on.
 type Terminal struct {
 	program *Program
-	// keyboard is where somebody types, and where what the program writes comes out.
+	// keyboard takes the typed input, and returns what the program writes.
 	keyboard *os.File
-	// screen is what somebody sees.
+	// screen is what a user sees.
 	screen *vt.SafeEmulator
 }
 

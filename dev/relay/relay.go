@@ -117,7 +117,7 @@ func (r *Relay) keep(connections ...net.Conn) bool {
 func (r *Relay) pass(from, to net.Conn, count *atomic.Int64) {
 	defer r.end(from)
 	defer r.end(to)
-	_, _ = io.Copy(counted{to, r, count}, reading{from}) // whoever sees the connection end reacts as to a server that is gone
+	_, _ = io.Copy(counted{to, r, count}, reading{from}) // to each side, the end of the connection looks like a server that has gone away
 }
 
 func (r *Relay) end(connection net.Conn) {

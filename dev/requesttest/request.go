@@ -73,7 +73,7 @@ func RSAKey(t testing.TB, bits int) func(*Form) {
 // Ed25519Key makes the key one of Ed25519.
 func Ed25519Key(f *Form) { _, f.Key, _ = ed25519.GenerateKey(rand.Reader) }
 
-// Extension adds one to those that the template gives.
+// Extension adds an extension to the extensions of the template.
 func Extension(t testing.TB, id asn1.ObjectIdentifier, value any) func(*Form) {
 	return func(f *Form) {
 		encoded, err := asn1.Marshal(value)

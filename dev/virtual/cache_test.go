@@ -106,7 +106,7 @@ func (c *caches) WaitForCacheSync(ctx context.Context) bool {
 	return toolscache.WaitForCacheSync(ctx.Done(), c.nodes.HasSynced, c.services.HasSynced)
 }
 
-// Start blocks as that of a real cache does.
+// Start blocks like Start of a real cache.
 func (c *caches) Start(ctx context.Context) error {
 	<-ctx.Done()
 	return nil

@@ -120,7 +120,7 @@ func appendTo(list client.ObjectList, object client.Object) {
 	}
 }
 
-// put stores an object as somebody else does: it comes to be, or is replaced.
+// put creates or replaces an object, as another client does.
 func (c *cluster) put(object client.Object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,7 +133,7 @@ func (c *cluster) put(object client.Object) {
 	c.store(object)
 }
 
-// change changes a node as somebody else does, such as its kubelet.
+// change changes a node as another client does, such as its kubelet.
 func (c *cluster) change(name string, change func(*corev1.Node)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -69,9 +69,10 @@ func (r *run) initialized(bound time.Duration, name string) {
 	r.within(bound, name+" is initialized", func() bool { return !ownership.Uninitialized(r.cluster.node(name)) })
 }
 
-// For days the cloud fails for one node, panics for one, hangs for one, refuses one for its quota and lies about one every other time; and
-// one is somebody else's. All that time nodes that join are initialized at once, and those that are there are compared with the cloud as
-// often as documented: in each interval, or after pauses that are as long as nothing has changed. The sick ones cost some calls an hour, and are initialized within their longest pause once they are well.
+// TestNodesForDays: for days the cloud fails for one node, panics for one, hangs for one and refuses one for its quota. Every other answer about one
+// node is wrong. One more node belongs to another controller. Meanwhile nodes that join are initialized at once. Existing nodes are compared with the
+// cloud as often as documented: in each interval, or after pauses that are as long as nothing has changed. The faulty nodes cost some calls an hour.
+// Once their faults end, they are initialized within their longest pause.
 func TestNodesForDays(t *testing.T) {
 	t.Run("each node in each interval", func(t *testing.T) {
 		nodesForDays(t, node.DefaultStatusUpdateFrequency, func(r *run) {

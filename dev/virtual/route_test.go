@@ -41,14 +41,14 @@ const routedWithin = route.DefaultPeriod + route.DefaultPatience + prompt
 const (
 	// retriedWithin is the longest pause after a failure.
 	retriedWithin = 2 * time.Minute
-	// lostWithin is how long a route may be missing that somebody has deleted: until the next list, and until another one lacks it, too.
+	// lostWithin is how long a deleted route may be missing: until the next list, and until another list lacks it, too.
 	lostWithin = 5*route.DefaultPeriod + prompt
 )
 
-// For days the creation of one node's route fails, that of one panics, hangs, or is refused for the quota; one route is lost in the cloud
-// each hour, and one node is somebody else's. All that time nodes that come get routes in time, and lose them when they go. What was lost
-// is made anew, and the table is read as often as documented. The sick ones cost some calls an hour, and get their routes once they are
-// well.
+// TestRoutesForDays: for days the creation of one route fails, another creation panics, one hangs, and one is refused for the quota. The cloud loses
+// one route each hour, and one node belongs to another controller. Meanwhile new nodes get routes in time, and deleted nodes lose them in time. The
+// controller makes lost routes again, and reads the table as often as documented. The faulty nodes cost some calls an hour, and get their routes once
+// their faults end.
 func TestRoutesForDays(t *testing.T) {
 	const lasts = 3 * day
 	sick := map[string]pluginfault.Fault{

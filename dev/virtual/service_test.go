@@ -51,10 +51,10 @@ const (
 	someoneElse = "elsewhere.example/class"
 )
 
-// For days the cloud fails for one Service, panics for one, hangs for one and refuses one for its quota; one is lost in the cloud each
-// hour, and one is somebody else's. All that time others come, get load balancers at once, follow the nodes in time and go without a
-// trace. Drift is looked for as often as documented, and what was lost is made anew. The sick ones cost some calls an hour, and get their
-// load balancers within their longest pause once they are well.
+// TestServicesForDays: for days the cloud fails for one Service, panics for one, hangs for one and refuses one for its quota. It loses one load
+// balancer each hour, and one Service belongs to another controller. Meanwhile other Services come, get load balancers at once, follow the nodes in
+// time, and leave nothing behind. The controller looks for drift as often as documented, and makes lost load balancers again. The faulty Services
+// cost some calls an hour. Once their faults end, they get their load balancers within their longest pause.
 func TestServicesForDays(t *testing.T) {
 	const lasts = 3 * day
 	virtually(t, faulty.Options{LoadBalancerWrites: 4}, serviceController, func(r *run) {

@@ -34,8 +34,8 @@ func sizes(want map[string]int) func(*round) error {
 	}
 }
 
-// TestCircle has nodes come because they are needed and go because they are not. The one that goes is a target of no load balancer any more when
-// its instance is deleted, and nothing happens to all others.
+// TestCircle adds nodes when pods need them, and removes nodes that are no longer needed. A removed node has left every load balancer before its
+// instance is deleted. All other nodes stay as they are.
 func TestCircle(t *testing.T) {
 	f := newFixture(t)
 	f.register(t, "node-001")
@@ -132,8 +132,8 @@ func states(r *round, group string) map[string]externalgrpc.InstanceStatus_Insta
 	return all
 }
 
-// TestTakenBack has the autoscaler take its taint off before the instance is deleted: what was written on the node goes, and a label that
-// somebody else has set stays. The wish survives a restart of the manager meanwhile.
+// TestTakenBack has the autoscaler remove its taint before the instance is deleted. The manager then removes what it wrote on the node, and keeps a
+// label that a user has set. The manager remembers the request for deletion across a restart.
 func TestTakenBack(t *testing.T) {
 	f := newFixture(t)
 	f.balancer(t, "web")
@@ -256,7 +256,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: extension-apise
 subjects: [{kind: ServiceAccount, namespace: kube-system, name: autoscaler-alone}]
 `
 
-// TestAlone runs the controller without any other, with the rights that it needs and no more. Somebody else initializes nodes, and deletes them.
+// TestAlone runs the controller without any other, with the rights that it needs and no more. The test initializes and deletes nodes itself.
 func TestAlone(t *testing.T) {
 	must.NoError(t, cluster.Apply(t.Context(), []byte(leastRights)))
 	kubeconfig, err := cluster.ServiceAccountKubeconfig(t.Context(), metav1.NamespaceSystem, "autoscaler-alone")

@@ -55,7 +55,7 @@ type fixture struct {
 	stop   func()
 }
 
-// newFixture starts all of it. The cloud has one more instance than the groups, whose node is nobody's to delete.
+// newFixture starts everything. The cloud has one instance outside the groups, and no test deletes its node.
 func newFixture(t *testing.T, args ...string) *fixture {
 	t.Helper()
 	cloud := simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
@@ -157,7 +157,7 @@ type faults struct {
 
 func newFaults() *faults { return &faults{hanging: map[string]chan struct{}{}} }
 
-// provider is that of the simulated cloud, with two groups and the faults.
+// provider is the provider of the simulated cloud, with two groups and the faults.
 func (f *faults) provider(config io.Reader) (cloudprovider.Interface, error) {
 	parsed, err := sim.ReadConfig(config)
 	if err != nil {

@@ -59,7 +59,7 @@ func TestRefusals(t *testing.T) {
 		"a bare one elsewhere": {small, []*corev1.Node{fakeNode(node(2).Spec.ProviderID)}, codes.FailedPrecondition, []string{`of the group "large"`}},
 		"one of several":       {small, []*corev1.Node{node(1), node(0), node(4)}, codes.FailedPrecondition, []string{all[0], "taint", "node-001", "would have"}},
 	} {
-		if name == "one of several" { // that it would become too small is said of those that could be deleted
+		if name == "one of several" { // the check of the minimum counts only nodes that could be deleted
 			c.says = c.says[:3]
 		}
 		t.Run(name, func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestOneGroupHangs(t *testing.T) {
 	f.unharmed(t, kept)
 }
 
-// TestDeletionsHang has the deletion of one group's instance hang meanwhile that of the other goes on.
+// TestDeletionsHang: while the deletion of one group's instance hangs, the deletion of the other group's instance goes on.
 func TestDeletionsHang(t *testing.T) {
 	f := newFixture(t)
 	f.growSoon(small, 2)

@@ -70,7 +70,7 @@ func TestRackSleepsAndWakes(t *testing.T) {
 	machine.await(t, redfishsim.Off, "On", "GracefulShutdown")
 	f.round("it sleeps", asleep)
 
-	// Its node is still there, with what was written on it: nobody says of it that it is not ready.
+	// The node still exists, with what was written on it. No controller marks it as not ready.
 	f.end(t)
 	f.launch(t)
 	f.round("it sleeps after a restart", asleep)

@@ -12,7 +12,7 @@ import (
 	processes "github.com/mooring-ccm/mooring/dev/program"
 )
 
-// account is the ServiceAccount of the manager of load balancers, in place of that of the other managers of this cluster. The Lease has the same name.
+// account is the ServiceAccount of the manager of load balancers. The other managers of this cluster use another one. The Lease has the same name.
 const account = "mooring-load-balancers"
 
 // With pools and a router alone, as the quickstart has them, and the shipped rights, which cannot write a node: kubelets have no

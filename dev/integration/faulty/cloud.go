@@ -84,8 +84,7 @@ func New(name string, o Options) *Cloud {
 	return c
 }
 
-// Built has a value for each manager that has built the provider, and that nobody has received yet. By then the manager has read its
-// flags.
+// Built has a value for each manager that has built the provider, until a test receives it. By then the manager has read its flags.
 func (c *Cloud) Built() <-chan struct{} { return c.built }
 
 // AddInstance makes an instance for a node. One that takes the place of another has a provider ID of its own.
@@ -128,14 +127,14 @@ func (m *memory) MoveInstance(node string) {
 	m.send(provider.InstanceEvent{Kind: provider.InstanceSet, Instance: instance})
 }
 
-// LoseLoadBalancer deletes the load balancer of a Service, as somebody does who should not.
+// LoseLoadBalancer deletes the load balancer of a Service behind the manager's back.
 func (m *memory) LoseLoadBalancer(service string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.balancers, service)
 }
 
-// LoseRoute deletes the routes to a node, as somebody does who should not.
+// LoseRoute deletes the routes to a node behind the manager's back.
 func (m *memory) LoseRoute(node string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

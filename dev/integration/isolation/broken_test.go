@@ -9,8 +9,8 @@ import (
 	"github.com/mooring-ccm/mooring/dev/integration/faulty"
 )
 
-// TestOnlyTheBrokenFail has nobody ask the cloud for a while but those whose calls fail. Each scenario has a manager of
-// its own, so no node of the other one is a reason to ask.
+// TestOnlyTheBrokenFail: for a while, the manager calls the cloud only for nodes and Services whose calls fail. Each scenario has a manager of its
+// own, so a node of the other scenario cannot cause a call.
 func TestOnlyTheBrokenFail(t *testing.T) {
 	t.Parallel()
 	for name, scenario := range map[string]func(*testing.T, *manager){

@@ -86,8 +86,8 @@ func garbageOfServices() []hostile {
 	}
 }
 
-// TestHostileAnswers has a cloud answer with garbage about some nodes and Services. Each gets a warning that can be read, nobody is deleted,
-// the cloud is not asked on and on, and the healthy beside them are served.
+// TestHostileAnswers has a cloud answer with garbage about some nodes and Services. Each gets a warning that can be read. The manager deletes no
+// node, does not call the cloud again and again, and serves the healthy objects beside them.
 func TestHostileAnswers(t *testing.T) {
 	t.Parallel()
 	m := start(t, "hostile", faulty.Options{})

@@ -34,8 +34,8 @@ func annotated(keysAndValues ...string) func(*corev1.Service) {
 	}
 }
 
-// Services get addresses, of one family or two, those that they ask for, and share them where they say so. A manager that
-// starts anew changes nothing: not an address, and not a byte of a Service.
+// TestServicesGetAddressesAndKeepThem: Services get addresses of one family or two, and the addresses that they request. They share an address where
+// they request that. A restarted manager changes no address and no byte of a Service.
 func TestServicesGetAddressesAndKeepThem(t *testing.T) {
 	joinNode(t)
 	first, _ := startManager(t, pools())

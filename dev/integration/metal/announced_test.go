@@ -55,7 +55,7 @@ func (o *optimist) Snapshot() health.Snapshot {
 	return seen
 }
 
-// noEvents takes events that nobody looks at.
+// noEvents discards events.
 type noEvents struct{}
 
 func (noEvents) Event(runtime.Object, string, string, string) {}

@@ -163,8 +163,8 @@ func resized(t *testing.T, groups provider.NodeGroups, want int) {
 	})
 }
 
-// On a real control plane and under the rights that ship, with those that the how-to adds: a node that is needed stays, one that the
-// autoscaler removes goes when its machine is off, and the same machine comes back as a new node that is initialized.
+// TestMachineSleepsAndWakes uses a real control plane, the shipped rights, and the rights that the how-to adds. A node that is needed stays. The
+// autoscaler removes a node, and the manager deletes it when its machine is off. The same machine later comes back as a new node, and is initialized.
 func TestMachineSleepsAndWakes(t *testing.T) {
 	harness.GrantNodeGroupRecord(t, admin)
 	another, service := poweredCloud(t)

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// agentProvider is the plugin of both managers: that of the simulated cloud, which leaves Services with annotationAgent to an agent
-	// in the cluster, as the plugins of kube-vip and Harvester do.
+	// agentProvider is the plugin of both managers. It is the plugin of the simulated cloud, except for Services with annotationAgent. It leaves
+	// these to an agent in the cluster, as the plugins of kube-vip and Harvester do.
 	agentProvider   = "sim-with-agent"
 	annotationAgent = "migration.test/agent"
 	// byAgent is the Service of the agent's.

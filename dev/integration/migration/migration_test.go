@@ -141,7 +141,7 @@ func (s *scene) seen(t *testing.T) state {
 	return now
 }
 
-// checkChanges compares the calls that have changed something in the cloud with those that may.
+// checkChanges compares the calls that have changed something in the cloud with the allowed ones.
 func (s *scene) checkChanges(t *testing.T, before reading, want map[api.Operation]int64) {
 	t.Helper()
 	if diff := cmp.Diff(want, changes(s.calls(before.calls)), cmpopts.EquateEmpty()); diff != "" {

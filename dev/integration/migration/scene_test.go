@@ -135,7 +135,7 @@ func (s *scene) awaitWhole(t *testing.T, nodes, services int) {
 	})
 }
 
-// awaitLeader waits until somebody other than those named leads, and returns who.
+// awaitLeader waits until a manager other than the named ones leads, and returns its identity.
 func (s *scene) awaitLeader(t *testing.T, but ...string) string {
 	t.Helper()
 	poll.Until(t, "another manager leads", func(ctx context.Context) error { return s.cluster.Led(ctx, but...) })

@@ -23,8 +23,8 @@ import (
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 )
 
-// nodeOf finds the node of a Machine as Cluster API does: the only one whose provider ID is that of the Machine, letter by letter
-// (getNode in core/reconcilers/machine/machine_controller_noderef.go of kubernetes-sigs/cluster-api).
+// nodeOf finds the node of a Machine as Cluster API does. The node is the only one with exactly the provider ID of the Machine (getNode in
+// core/reconcilers/machine/machine_controller_noderef.go of kubernetes-sigs/cluster-api).
 func nodeOf(ctx context.Context, providerID string) (*corev1.Node, error) {
 	nodes, err := admin.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -50,7 +50,7 @@ func TestForeignNodesAreLeftAlone(t *testing.T) {
 	)
 	waitInitialized(t, "mine")
 	waitInitialized(t, "mine-too")
-	for name := range foreign { // now as nodes that somebody else has initialized, with labels that would be brought in line
+	for name := range foreign { // now as nodes that another controller has initialized, with outdated labels
 		change(t, name, func(n *corev1.Node) { n.Spec.Taints = nil })
 	}
 	passes := m.Metric(t, "mooring_node_refresh_duration_seconds")

@@ -384,7 +384,7 @@ func TestAMassJoinCostsPagesNotNodes(t *testing.T) {
 	if calls := counts.Received(); calls != pages {
 		t.Errorf("%d calls of the cloud, %d of them pages of listings; want pages only", calls, pages)
 	}
-	// One for those who wait, one for the first refresh, and one for each minute that a slow machine takes.
+	// One for the waiting nodes, one for the first refresh, and one for each minute that a slow machine takes.
 	if listings > 4 {
 		t.Errorf("%v listings, want no more than 4 for any number of nodes", listings)
 	}

@@ -284,7 +284,7 @@ func TestTheLimitHoldsOverCrashes(t *testing.T) {
 	}
 }
 
-// Without a record of deletions nobody can say what the limit allows.
+// TestNothingIsDeletedThatCannotBeNoted: without a record of deletions, the controller cannot know what the limit allows.
 func TestNothingIsDeletedThatCannotBeNoted(t *testing.T) {
 	plugin := newPlugin("plain", map[string]string{"witness": runs})
 	create(t, corev1.ConditionTrue, []string{"witness"}, withID("plain"))

@@ -21,7 +21,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 )
 
-// use makes a control plane that of a test.
+// use replaces the shared control plane with the test's own.
 func use(t *testing.T, own *localcluster.Cluster) {
 	t.Helper()
 	shared, sharedAdmin := cluster, admin

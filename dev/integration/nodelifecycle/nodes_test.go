@@ -40,10 +40,10 @@ func join(t *testing.T, ready corev1.ConditionStatus, from, to int, edits ...edi
 	return names
 }
 
-// nodeName is that of the i-th instance of the simulated cloud's seed, counted from one.
+// nodeName is the name of the i-th instance of the simulated cloud's seed, counted from one.
 func nodeName(i int) string { return fmt.Sprintf("node-%03d", i) }
 
-// providerID is that of the i-th instance.
+// providerID is the provider ID of the i-th instance.
 func providerID(i int) string { return fmt.Sprintf("sim://i-%08d", i) }
 
 // create creates nodes, and deletes them when the test ends.

@@ -41,7 +41,7 @@ func launch(t, lifetime *testing.T, args ...string) *daemon {
 	port, err := processes.FreePort()
 	must.NoError(t, err)
 	dir := lifetime.TempDir()
-	// Of kubeconfigs it has those that the arguments say: these are about who needs which.
+	// It has only the kubeconfigs that the arguments name, because these tests show which identity needs which right.
 	manager := managers.Manager{Name: programName, Dir: dir, Certs: dir, Port: port, Flags: append([]string{"--logging-format=json"}, args...)}
 	d := &daemon{Endpoint: manager.Endpoint(), dir: dir, port: strconv.Itoa(port)}
 	path, err := program()
@@ -49,7 +49,7 @@ func launch(t, lifetime *testing.T, args ...string) *daemon {
 	message := filepath.Join(d.dir, terminationLog)
 	must.NoError(t, os.WriteFile(message, nil, 0o600))
 	d.Program = localclustertest.StartProgram(lifetime, processes.Options{Name: programName, Path: path, Args: manager.Args(), Dir: d.dir, Env: []string{
-		// As in a Pod of its own, which nobody has created.
+		// As in a Pod of its own, which does not exist.
 		"POD_NAME=" + d.pod(), "POD_NAMESPACE=" + metav1.NamespaceSystem, "POD_UID=" + string(uuid.NewUUID()), "TERMINATION_MESSAGE_PATH=" + message,
 	}})
 	return d

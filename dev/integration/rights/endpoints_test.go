@@ -15,8 +15,8 @@ import (
 	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
-// TestSecurePortIsClosed asks for everything that is served, the plan of a dry run included, as nobody, with an invalid token, as
-// somebody without rights and as somebody who may read. Health is open, for kubelets. What is served, the plan above all, holds no secret.
+// TestSecurePortIsClosed requests every path, the plan of a dry run included: anonymously, with an invalid token, without rights, and with the right
+// to read. Health is open, for kubelets. No answer contains a secret, and the plan in particular does not.
 func TestSecurePortIsClosed(t *testing.T) {
 	s := newSimScenario(t, deploy.DryRunRBAC)
 	s.delegate()
@@ -46,7 +46,7 @@ func TestSecurePortIsClosed(t *testing.T) {
 				want = http.StatusUnauthorized
 			}
 			if want == http.StatusOK && token == "not.a.token" {
-				want = http.StatusUnauthorized // whoever brings a token is looked at
+				want = http.StatusUnauthorized // the server verifies every token that it gets
 			}
 			poll.Until(t, path+" is as closed as it should be to "+who, func(ctx context.Context) error {
 				return s.leader().answers(ctx, path, token, want)

@@ -23,12 +23,12 @@ type grant struct {
 	binding string
 	// given is the name of a role that the manifest does not define. Of such a grant nothing more is known.
 	given string
-	// namespace is that of a Role; empty: all.
+	// namespace is the namespace of a Role; empty: all.
 	namespace string
 	group     string
 	// resource has a subresource after a slash.
 	resource string
-	// name is that of the only object; empty: all.
+	// name is the name of the only object; empty: all.
 	name string
 	verb string
 }
@@ -50,8 +50,8 @@ func (g grant) covers(r request) bool {
 		g.verb == r.verb && g.group == r.group && g.resource == r.resource && (g.name == "" || g.name == r.name)
 }
 
-// canBeNamed reports whether RBAC can restrict the grant to one object. The creation of an object is authorized before its name
-// is known; that of something under an object is not.
+// canBeNamed reports whether RBAC can restrict the grant to one object. The API server authorizes the creation of an object before it knows the name.
+// For the creation of a subresource it knows the name.
 func (g grant) canBeNamed() bool { return g.verb != "create" || strings.Contains(g.resource, "/") }
 
 // where says what is done to what, in the words of the manager's own report of missing grants.

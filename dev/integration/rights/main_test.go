@@ -1,6 +1,6 @@
-// Package rights_test holds the shipped RBAC to what the manager really asks for: every grant is needed by a request of the
-// scenario, and none is missing. Who asks for what, and what lets it pass, is read from the API server's audit log. It also looks for
-// secrets in everything that a run leaves behind, and asks for everything that is served as somebody who may not have it.
+// Package rights_test compares the shipped RBAC with what the manager really requests. A request of the scenario needs every grant, and none is
+// missing. The API server's audit log shows who requests what, and what allows it. The package also looks for secrets in everything that a run leaves
+// behind. It requests every served path with an identity that has no right to it.
 package rights_test
 
 import (

@@ -86,7 +86,7 @@ func playMetal(t *testing.T, w way) *scenario {
 	return s
 }
 
-// playLoadBalancersOnly gives out addresses where nodes are nobody's business.
+// playLoadBalancersOnly assigns addresses to Services without managing nodes.
 func playLoadBalancersOnly(t *testing.T, w way) *scenario {
 	s, _ := newMetalScenario(t, w)
 	s.run(t, managerStarts(), servingSteps(), addressSteps(), handOverSteps(), podSteps())

@@ -23,8 +23,8 @@ func handOverSteps() []step {
 	}}}
 }
 
-// podSteps have a standby watch the Pod of the second leader. The first standby has watched that of the first one: the right to do so cannot be
-// for one Pod.
+// podSteps have a standby watch the Pod of the second leader. The first standby has watched the Pod of the first leader. The right to do so therefore
+// cannot name one Pod.
 func podSteps() []step {
 	return []step{{"a standby watches the Pod of the leader", func(t *testing.T, s *scenario) {
 		pod := &corev1.Pod{

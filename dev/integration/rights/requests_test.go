@@ -48,7 +48,7 @@ var allowedBy = regexp.MustCompile(`^RBAC: allowed by ((?:ClusterRoleBinding|Rol
 func requestsOf(events []auditv1.Event) map[request]int {
 	counts := map[request]int{}
 	for _, event := range events {
-		// A request without a decision was not authenticated, and there is none of those that matters here.
+		// A request without a decision was not authenticated. No such request matters here.
 		if event.Annotations[decision] != "" && ofTheManager(event) {
 			r := requestOf(event)
 			counts[r]++

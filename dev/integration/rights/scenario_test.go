@@ -40,9 +40,9 @@ type scenario struct {
 	cluster  *managers.Cluster
 	admin    *kubernetes.Clientset
 	cloud    *simtest.Cloud // nil with the provider metal
-	// kubeconfig is that of the manager.
+	// kubeconfig is the manager's kubeconfig.
 	kubeconfig string
-	// reader is the kubeconfig of somebody who may read everything that is served, see mayReadAll.
+	// reader is the kubeconfig of an identity that may read every served path, see mayReadAll.
 	reader string
 	// args are how each replica is started.
 	args []string
@@ -154,7 +154,7 @@ func managerHandsOver() []step {
 	}
 }
 
-// holder returns who holds the lease; empty if nobody does.
+// holder returns the identity that holds the lease; empty if no replica does.
 func (s *scenario) holder(t *testing.T) string {
 	t.Helper()
 	holder, err := s.cluster.Leader(t.Context())
@@ -162,7 +162,7 @@ func (s *scenario) holder(t *testing.T) string {
 	return holder
 }
 
-// awaitHolder waits until somebody else than before holds the lease.
+// awaitHolder waits until a replica other than before holds the lease.
 func (s *scenario) awaitHolder(t *testing.T, before string) {
 	t.Helper()
 	poll.Until(t, "a replica holds the lease", func(ctx context.Context) error {

@@ -49,7 +49,7 @@ type report struct {
 	failed         bool
 }
 
-// ask runs the tool as somebody, with the manager at a URL.
+// ask runs the tool with a kubeconfig, and with the manager at a URL.
 func (s *scenario) ask(t *testing.T, kubeconfig, manager string, args ...string) report {
 	t.Helper()
 	path, err := tool()

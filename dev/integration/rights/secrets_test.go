@@ -30,7 +30,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 )
 
-// secrets are values that nobody may find anywhere, by what they are.
+// secrets are values that must not appear anywhere, by their description.
 type secrets map[string]string
 
 // add makes a value that occurs nowhere by chance.
@@ -174,7 +174,7 @@ inventory:
   - {name: m3, addresses: [{address: 10.0.0.3}], bmc: {redfish: {endpoint: "https://127.0.0.1:1", auth: Basic}}}
   - {name: m4, addresses: [{address: 10.0.0.4}], bmc: {ipmi: {address: "127.0.0.1:2"}}}
 `, known.file(t, "the router's password"), known.file(t, "the password of management controllers"), bmc.url, another.url)
-	// As somebody writes a Secret who keeps everything in one: the object is read and watched.
+	// As an operator who keeps everything in one Secret: the manager reads and watches the object.
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "clouds"},
 		StringData: map[string]string{"cloud.yaml": config, "other": known.add("another key of the Secret")}}
 	_, err := s.admin.CoreV1().Secrets("kube-system").Create(t.Context(), secret, metav1.CreateOptions{})
@@ -265,7 +265,7 @@ func (s *scenario) requireSecret(t *testing.T, known secrets, token string, more
 			return err
 		}
 		text, err := os.ReadFile(path)
-		if len(text) > 0 || entry.Name() != terminationLog { // nobody leads in a dry run
+		if len(text) > 0 || entry.Name() != terminationLog { // no replica leads in a dry run
 			known.requireAbsent(t, "file "+entry.Name(), string(text))
 		}
 		return err

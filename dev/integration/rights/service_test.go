@@ -157,7 +157,7 @@ func (s *scenario) awaitBalancers(t *testing.T, what string, wanted func([]api.L
 	return found
 }
 
-// awaitReleased waits until nothing holds Services: those that were deleted are gone, others have no finalizer.
+// awaitReleased waits until nothing holds Services: deleted ones no longer exist, others have no finalizer.
 func (s *scenario) awaitReleased(t *testing.T, names ...types.NamespacedName) {
 	t.Helper()
 	for _, name := range names {

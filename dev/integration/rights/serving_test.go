@@ -36,7 +36,7 @@ subjects:
   namespace: default
 `
 
-// servingSteps are what the manager asks the API server about those who ask it.
+// servingSteps make the manager ask the API server about the clients of its secure port.
 func servingSteps() []step {
 	return []step{{"requests to the secure port are authenticated and authorized", func(t *testing.T, s *scenario) {
 		must.NoError(t, s.cluster.Apply(t.Context(), []byte(scraper)))

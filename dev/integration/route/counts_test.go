@@ -159,8 +159,8 @@ func TestWithoutRoutesNothingIsWritten(t *testing.T) {
 	}
 }
 
-// Whoever else writes conditions keeps what he wrote, and a network plugin that says that the network is there is corrected
-// once.
+// TestConditionsOfOthersStay: the controller keeps the conditions of other writers. When a network plugin reports the network as available too early,
+// the controller corrects that once.
 func TestConditionsOfOthersStay(t *testing.T) {
 	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
 	node := machine(1, "10.244.1.0/24")

@@ -17,7 +17,7 @@ import (
 type limited struct {
 	*sim.Cloud
 	cannotReplace, addressed, withoutRoutes bool
-	// asked is closed when somebody asked for the routes.
+	// asked is closed when a controller has asked for the routes.
 	asked chan struct{}
 
 	mu        sync.Mutex

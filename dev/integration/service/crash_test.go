@@ -199,7 +199,7 @@ type scenario struct {
 	fault *api.Fault
 	// begin is what the user does; it is called before the victim runs.
 	begin func(t *testing.T, name string)
-	// meanwhile is what the user does while nobody runs.
+	// meanwhile is what the user does while no manager runs.
 	meanwhile func(t *testing.T, name string)
 	// wants says that the Service has a load balancer in the end, by its host name if hostname says so, and exists that there
 	// still is a Service.

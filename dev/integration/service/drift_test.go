@@ -25,7 +25,7 @@ func checked(o *service.Options) {
 	o.DriftCheckPeriod, o.DriftCheckCalls, o.AbsenceTime = 300*time.Millisecond, 240, time.Second
 }
 
-// tamper changes a load balancer in the cloud, as somebody in its console would.
+// tamper changes a load balancer in the cloud, like an operator in its console.
 func tamper(t *testing.T, running *simtest.Cloud, name string, change func(*api.LoadBalancerSpec)) {
 	t.Helper()
 	balancer := balancers(t, running)[name]

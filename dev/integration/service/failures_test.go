@@ -16,7 +16,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
-// message is that of the condition LoadBalancerReady.
+// message is the message of the condition LoadBalancerReady.
 func message(s *corev1.Service) string {
 	for _, condition := range s.Status.Conditions {
 		if condition.Type == service.ConditionReady {
@@ -107,7 +107,8 @@ func TestAFailedCreation(t *testing.T) {
 	}
 }
 
-// The quota is everybody's: after one refusal nobody else is sent to get another.
+// TestAThrottledCloudIsLeftAlone: all Services share the quota. After one refusal, the controller makes no call for another Service until the cloud
+// accepts calls again.
 func TestAThrottledCloudIsLeftAlone(t *testing.T) {
 	running, plugin := simulate(t, 1, api.Knobs{})
 	joinNodes(t, 1)
@@ -127,7 +128,8 @@ func TestAThrottledCloudIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A load balancer that somebody has deleted already does not hold its Service: one pass, and no more calls than to find out.
+// TestGoneAlready: a load balancer that no longer exists does not block the deletion of its Service. The controller needs one pass, and only the
+// calls that show its absence.
 func TestGoneAlready(t *testing.T) {
 	running, plugin := simulate(t, 1, api.Knobs{})
 	joinNodes(t, 1)

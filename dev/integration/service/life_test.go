@@ -233,7 +233,7 @@ func TestARestartWritesNothing(t *testing.T) {
 	}
 }
 
-// A Service that is deleted and made anew under its name while nobody looks is another Service.
+// TestAnotherServiceOfTheSameName: a Service is deleted and created again with the same name, and no controller sees that. It is another Service.
 func TestAnotherServiceOfTheSameName(t *testing.T) {
 	running, plugin := simulate(t, 1, api.Knobs{})
 	joinNodes(t, 1)
@@ -241,7 +241,7 @@ func TestAnotherServiceOfTheSameName(t *testing.T) {
 	const name = "again"
 	first := createService(t, name)
 	waitReady(t, name, "True Provided")
-	strip(t, name) // somebody takes the finalizer away by force
+	strip(t, name) // a user removes the finalizer by force
 	second := createService(t, name)
 	waitReady(t, name, "True Provided")
 	poll.Until(t, "only the second has a load balancer", func(context.Context) error {
@@ -261,8 +261,8 @@ func TestAnotherServiceOfTheSameName(t *testing.T) {
 	})
 }
 
-// The refusals of the API server by which the controller knows that a Service is not any more what it was: of a patch for
-// another Service of the name, and of a finalizer for one that is being deleted.
+// TestRefusalsOfTheAPIServer shows two refusals of the API server. They tell the controller that a Service has changed: a patch for another Service
+// of the same name, and a finalizer for a Service that is being deleted.
 func TestRefusalsOfTheAPIServer(t *testing.T) {
 	createService(t, "refusals", func(s *corev1.Service) {
 		s.Spec.Type, s.Finalizers = corev1.ServiceTypeClusterIP, []string{"example.com/keep"}

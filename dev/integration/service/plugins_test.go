@@ -222,7 +222,7 @@ func TestASlowAPIServerLeavesNoPlaceEmpty(t *testing.T) {
 	}
 }
 
-// Whoever waits for something comes first: a deletion and a new Service pass those that are merely looked after.
+// TestPriorities: waiting work comes first. A deletion and a new Service overtake Services that the controller only checks.
 func TestPriorities(t *testing.T) {
 	first := newPlugin()
 	m := startManager(t, cluster, declaring{first})

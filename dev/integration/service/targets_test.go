@@ -136,8 +136,8 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-// Nodes that fail are targets as long as they exist, and those that are deleted for it are taken out together: whatever a burst
-// does to nodes, a load balancer is updated once, twice at the most. Heartbeats are no news.
+// TestABurstOfFailures: failing nodes stay targets as long as they exist. The controller removes deleted nodes from a load balancer together: a burst
+// costs one update of each load balancer, at most two. Heartbeats cause no update.
 func TestABurstOfFailures(t *testing.T) {
 	const services, nodes, failing, gone = 30, 60, 30, 15
 	running, plugin := simulate(t, nodes, api.Knobs{PageSize: 500})
@@ -167,7 +167,7 @@ func TestABurstOfFailures(t *testing.T) {
 		}
 		return nil
 	})
-	// A further change, which is through, shows that nothing was on its way any more.
+	// A further change has reached the cloud, which shows that no other update was pending.
 	deleteNode(t, nodeName(nodes))
 	poll.Until(t, "the last change is through", func(context.Context) error {
 		for name, balancer := range balancers(t, running) {
@@ -196,7 +196,7 @@ func newNode(t *testing.T, number int) {
 	}
 }
 
-// beat writes the condition Ready of a node, as its kubelet does, or whoever misses it.
+// beat writes the condition Ready of a node, like its kubelet, or like the node lifecycle controller when heartbeats are missing.
 func beat(t *testing.T, number int, ready corev1.ConditionStatus) {
 	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q,"lastHeartbeatTime":%q}]}}`, ready, time.Now().Format(time.RFC3339))
 	_, err := admin.CoreV1().Nodes().PatchStatus(t.Context(), nodeName(number), []byte(patch))

@@ -12,7 +12,7 @@ import (
 // Proxy forwards connections to an API server, until it is paused: then they stay open, and nothing passes.
 type Proxy struct {
 	*relay.Relay
-	// Config is that of the API server, by way of the proxy.
+	// Config reaches the API server by way of the proxy.
 	Config *rest.Config
 }
 

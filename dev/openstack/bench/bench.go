@@ -155,7 +155,7 @@ func (b *bench) measure(ctx context.Context, program Program) (results []Result,
 	return results, nil
 }
 
-// measurePhase has something happen, and counts the calls until the manager makes none any more.
+// measurePhase runs a phase, and counts the calls until the manager makes no further ones.
 func (b *bench) measurePhase(ctx context.Context, program Program, p phase) (Result, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, phaseLimit, fmt.Errorf("not over after %s", phaseLimit))
 	defer cancel()

@@ -17,7 +17,7 @@ type Result struct {
 	Program, Phase string
 	// Seconds is how long it took until all was as wanted.
 	Seconds float64
-	// Calls are those until the manager made none any more, by kind, and Refused those of them that were refused or had no answer.
+	// Calls are the calls until the manager made no further ones, by kind. Refused are the calls among them that the cloud refused or did not answer.
 	Calls   faultproxy.Counts
 	Refused map[Refusal]int
 }

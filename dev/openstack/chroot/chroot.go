@@ -26,7 +26,7 @@ const openTimeout = time.Minute
 
 // Options say what a room is. All are required.
 type Options struct {
-	// Root is the root directory, which several rooms may share: nobody writes to it.
+	// Root is the root directory. Several rooms may share it, because no program writes to it.
 	Root string
 	// State is a directory of this machine, which programs find at StateDir. It has the logs, too, in Logs.
 	State string

@@ -19,12 +19,12 @@ import (
 )
 
 const (
-	// own are the namespaces that a room has to itself. That of its processes comes with its first one.
+	// own are the namespaces that a room has to itself. Its first process brings the PID namespace.
 	own = unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC
 	// ready is what the first process of a room writes when programs may start.
 	ready = "ready"
-	// first is that process: it mounts /proc, which shows the processes of whoever mounts it, and takes in those whose parents end. The
-	// kernel ends all others with it.
+	// first is that process. It mounts /proc, which shows the processes in the mounter's namespace, and adopts orphaned processes. When it ends, the
+	// kernel ends all others.
 	first = "mount -t proc -o nosuid,nodev,noexec proc /proc && echo " + ready + " && while :; do sleep 3600 & wait $!; done"
 )
 
@@ -178,7 +178,7 @@ func (r *Room) Dial(ctx context.Context, network, address string) (net.Conn, err
 	return connection, err
 }
 
-// SignalGroup signals a program of the room and those that it started. It is no error if they are gone.
+// SignalGroup signals a program of the room and the processes that it started. It returns no error if they have ended.
 func (r *Room) SignalGroup(running *program.Program, signal syscall.Signal) error {
 	if err := unix.Kill(-running.PID(), signal); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("signal the processes of %s: %w", running.Name(), os.NewSyscallError("kill", err))

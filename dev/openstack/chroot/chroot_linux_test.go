@@ -166,7 +166,7 @@ func TestAProgramIsStartedAndReached(t *testing.T) {
 	if got := run(t, room, "echo /proc/[0-9]*"); strings.Count(got, "/proc/") < 3 {
 		t.Errorf("processes in the room: %q, want those of the program among them", got)
 	}
-	// Nobody listens there: the machine's own network would do, too, so this looks for its routes.
+	// No server listens on that port. A refused connection alone would also fit the machine's own network, so this looks for its routes.
 	if got := run(t, room, "cat /proc/net/route"); strings.Count(got, "\n") != 0 {
 		t.Errorf("the network has routes: %q", got)
 	}

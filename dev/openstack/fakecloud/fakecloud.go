@@ -32,7 +32,7 @@ type Cloud struct {
 	sync.Mutex
 	// URL is where Keystone is, without a version.
 	URL string
-	// Secret is the secret of the application credential "1234", and Tokens are those that are valid.
+	// Secret is the secret of the application credential "1234", and Tokens are the valid tokens.
 	Secret string
 	Tokens map[string]bool
 	// Microversion is the newest of Nova.
@@ -186,7 +186,7 @@ func (c *Cloud) listServers(w http.ResponseWriter, r *http.Request) {
 	write(w, 200, Object{"servers": page, "servers_links": links})
 }
 
-// page returns what comes behind a marker. The link names a host that does not exist, as that of a badly configured Nova does.
+// page returns what comes behind a marker. The link names a host that does not exist, like the links of a badly configured Nova.
 func (c *Cloud) page(all []Object, marker string) (page []Object, links []Object) {
 	rest := all[slices.IndexFunc(all, func(o Object) bool { return o["id"] == marker })+1:]
 	if len(rest) > c.PageSize {

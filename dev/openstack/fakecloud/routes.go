@@ -44,7 +44,7 @@ func (c *Cloud) getRouter(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// updateRouter replaces the routes, if nobody has changed the router meanwhile.
+// updateRouter replaces the routes, unless another client has changed the router meanwhile.
 func (c *Cloud) updateRouter(w http.ResponseWriter, r *http.Request) {
 	if !c.router(w, r) {
 		return

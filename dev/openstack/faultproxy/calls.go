@@ -14,11 +14,11 @@ import (
 type Call struct {
 	// Service is the name that Listen was given.
 	Service string
-	// Method, Path and Query are those of the request.
+	// Method, Path and Query are the request's.
 	Method, Path, Query string
 	// Template is the path with {id} in the place of IDs.
 	Template string
-	// Status is that of the answer, 0 if there was none.
+	// Status is the status of the answer, 0 if there was none.
 	Status int
 	// Faulty says that a fault was injected into the call.
 	Faulty bool
@@ -31,7 +31,7 @@ type Call struct {
 type Kind struct {
 	// Service is the name that Listen was given.
 	Service string
-	// Method is that of HTTP, and Template the path with {id} in the place of IDs.
+	// Method is the HTTP method, and Template the path with {id} in the place of IDs.
 	Method, Template string
 }
 

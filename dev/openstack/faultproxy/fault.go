@@ -13,7 +13,7 @@ import (
 type Match struct {
 	// Service is the name of a service, as Listen was given it: "load-balancer".
 	Service string
-	// Method is that of HTTP.
+	// Method is the HTTP method.
 	Method string
 	// Path is matched with the whole path.
 	Path *regexp.Regexp

@@ -63,7 +63,7 @@ func (p *Proxy) listen(service string, upstream *url.URL, transport http.RoundTr
 	forward := &httputil.ReverseProxy{
 		Transport: transport,
 		Rewrite: func(r *httputil.ProxyRequest) {
-			// The header Host stays that of the proxy: the services write links with the address that they were asked by.
+			// The header Host keeps the address of the proxy. The services write links with the address that the client used.
 			r.Out.URL.Scheme, r.Out.URL.Host = upstream.Scheme, upstream.Host
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
@@ -91,7 +91,7 @@ func (p *Proxy) URL(service string) *url.URL {
 	return &address
 }
 
-// Close ends all connections at once, also those that hang. Closing twice is no error.
+// Close ends all connections at once, hanging ones included. Closing twice is no error.
 func (p *Proxy) Close() error {
 	p.faults.Close()
 	var errs []error

@@ -22,7 +22,7 @@ import (
 // outage is how long keystone is away at least.
 const outage = time.Minute
 
-// login is how somebody logs in.
+// login is the path of a login.
 const login = "/v3/auth/tokens"
 
 // rotate gives the manager of one cluster another application credential, and revokes the one that it had.

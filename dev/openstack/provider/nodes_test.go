@@ -44,7 +44,7 @@ func (w *project) join(t *testing.T) {
 			t.Errorf("%d calls %s while servers joined, want lists only", count, kind)
 		}
 	}
-	// Each manager lists once or twice for those that join, and with every pass over the nodes.
+	// Each manager lists once or twice for joining nodes, and with every pass over the nodes.
 	if limit := 2 * (2 + int(time.Since(began)/(2*time.Second))); lists > limit {
 		t.Errorf("%d servers joined in %s by %d lists, want %d at the most:\n%s", nodeCount, time.Since(began), lists, limit, counts)
 	}
@@ -208,7 +208,7 @@ func (w *project) serversGo(t *testing.T) {
 	s.awaitServed(t, "web")
 }
 
-// awaitShutdown waits until a node is tainted as shut down, or is not any more.
+// awaitShutdown waits until a node has the shutdown taint, or no longer has it.
 func (s *site) awaitShutdown(t *testing.T, number int, want bool) {
 	t.Helper()
 	until(t, fmt.Sprintf("%s is tainted as shut down: %t", serverName(number), want), func(ctx context.Context) error {

@@ -1,4 +1,4 @@
-// Package aws_test runs a scenario with AWS's own plugin, which others wrote and nobody changed, under both managers.
+// Package aws_test runs a scenario with AWS's own, unmodified plugin under both managers.
 package aws_test
 
 import (

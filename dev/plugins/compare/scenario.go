@@ -37,9 +37,9 @@ type Scenario[C Cloud] struct {
 	Reference, Mooring string
 	// Flags are for both programs, MooringFlags for one.
 	Flags, MooringFlags []string
-	// Rights are a manifest with what the plugin itself may do in the cluster, bound to the ServiceAccounts
-	// cloud-controller-manager and reference-ccm in kube-system. The managers have their own rights: Mooring those that it ships, the
-	// reference those that Kubernetes documents.
+	// Rights are a manifest with what the plugin itself may do in the cluster, bound to the ServiceAccounts cloud-controller-manager and
+	// reference-ccm in kube-system. The managers have their own rights: Mooring the rights that it ships, and the reference the rights that
+	// Kubernetes documents.
 	Rights []byte
 	// Normalize replaces what is random in a text, besides UIDs of Nodes and Services. Nil replaces nothing.
 	Normalize func(string) string

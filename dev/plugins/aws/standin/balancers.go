@@ -9,8 +9,8 @@ import (
 	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancing/types"
 )
 
-// balancer is a classic load balancer. It keeps terminated instances until somebody takes them out: AWS does so itself, but
-// only after a while, and a scenario shall show that the manager does.
+// balancer is a classic load balancer. It keeps terminated instances until a client removes them. AWS removes them itself, but only after a while,
+// and a scenario must show that the manager does.
 type balancer struct {
 	elbtypes.LoadBalancerDescription
 	attributes elbtypes.LoadBalancerAttributes
@@ -90,7 +90,7 @@ func (b *balancer) listen(listeners []elbtypes.Listener) {
 	}
 }
 
-// deleteLoadBalancer succeeds for one that is not there, as that of AWS does.
+// deleteLoadBalancer succeeds for a load balancer that does not exist, like AWS.
 func (c *Cloud) deleteLoadBalancer(in *elb.DeleteLoadBalancerInput) (*elb.DeleteLoadBalancerOutput, error) {
 	c.balancers = slices.DeleteFunc(c.balancers, func(b *balancer) bool { return *b.LoadBalancerName == *in.LoadBalancerName })
 	return &elb.DeleteLoadBalancerOutput{}, nil

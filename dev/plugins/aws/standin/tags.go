@@ -9,7 +9,7 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// createTags gives instances tags, or other values of those that they have:
+// createTags gives instances new tags, or new values for their tags:
 // https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateTags.html
 func (c *Cloud) createTags(input *ec2.CreateTagsInput) (*ec2.CreateTagsOutput, error) {
 	return &ec2.CreateTagsOutput{}, c.retag(input.Resources, func(tags []ec2types.Tag) []ec2types.Tag {

@@ -36,7 +36,7 @@ func treeOf(form url.Values) *parameter {
 	return root
 }
 
-// untaken returns the names of the leaves that nobody read.
+// untaken returns the names of the leaves that Decode has not read.
 func (p *parameter) untaken(name string) []string {
 	var names []string
 	if p.leaf && !p.taken {

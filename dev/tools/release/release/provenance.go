@@ -121,8 +121,8 @@ func readKey(file string) (*ecdsa.PrivateKey, error) {
 	return key, nil
 }
 
-// sign writes a signature beside each file, with .sig behind its name: that of its SHA-256 by ECDSA, in ASN.1 and base64, which cosign
-// verify-blob and openssl read. It is the same each time (RFC 6979), to keep a release reproducible. A key of nil signs nothing.
+// sign writes a signature beside each file, with .sig behind its name. It signs the SHA-256 by ECDSA, in ASN.1 and base64, which cosign verify-blob
+// and openssl read. It is the same each time (RFC 6979), to keep a release reproducible. A key of nil signs nothing.
 func sign(folder string, key *ecdsa.PrivateKey, names ...string) error {
 	if key == nil {
 		return nil

@@ -20,7 +20,7 @@ import (
 
 // Program is a program that is released, and the platforms that it is for.
 type Program struct {
-	// Name is that of its folder below cmd.
+	// Name is the name of its folder below cmd.
 	Name string
 	// Platforms are OS/ARCH.
 	Platforms []string
