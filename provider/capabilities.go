@@ -51,6 +51,11 @@ type Capabilities struct {
 	// nodes that came and went, instead of all that are there.
 	ChangeTargets ChangeTargetsFunc
 
+	// SelectsByLabels reports whether the provider's configuration has it select the targets of every load balancer by labels of nodes. Targets
+	// are changed when labels do then. Where a Service's annotation asks for that, its name says so: it ends in "node-selector" or "node-labels".
+	// It is called often, from any goroutine, and returns at once. Nil: no configuration does.
+	SelectsByLabels func() bool
+
 	// ReplaceRoute changes the target of a route in place, without a moment in which the destination has no route. Both
 	// routes have the same DestinationCIDR; old is as ListRoutes returned it.
 	ReplaceRoute func(ctx context.Context, clusterName string, old, replacement *cloudprovider.Route) error

@@ -40,6 +40,7 @@ func (c *recordingCloud) Capabilities() provider.Capabilities {
 		WatchInstances:    offered.WatchInstances,
 		StandbySafe:       offered.StandbySafe,
 		ListLoadBalancers: offered.ListLoadBalancers,
+		SelectsByLabels:   offered.SelectsByLabels,
 		MaxRoutes:         offered.MaxRoutes,
 		ReplaceRoute:      c.replaceRoute(offered),
 	}

@@ -100,6 +100,16 @@ func TestLoadBalancersOfTheSession(t *testing.T) {
 	t.Error("there is no load balancer after 10 tries")
 }
 
+// The manager is told whether labels of nodes choose the members of all load balancers: it follows them then.
+func TestTheConfigsSelectorIsDeclared(t *testing.T) {
+	for text, want := range map[string]bool{"": false, "node-selector=role=ingress\n": true} {
+		subject := New(fakecloud.New(t).Source(t, "[LoadBalancer]\nsubnet-id=nodes\n"+text))
+		if got := subject.Capabilities().SelectsByLabels(); got != want {
+			t.Errorf("with %q: %t", text, got)
+		}
+	}
+}
+
 // Credentials that are refused may be others in a moment: an error about them does not end the tries.
 func TestRefusedCredentialsOfLoadBalancersAreTriedAgain(t *testing.T) {
 	cloud, balancers := fakecloud.New(t), octaviatest.New(t, 0)

@@ -115,6 +115,7 @@ func New(options Options) (*Controller, error) {
 	targets := &targets{
 		reader: options.Client, owners: options.Owners,
 		quiet: options.TargetQuiet, delay: options.TargetDelay, metrics: metrics, changed: make(chan struct{}, 1),
+		labels: provider.CapabilitiesOf(options.Cloud).SelectsByLabels,
 	}
 	reconciler := &reconciler{
 		reader: options.Client, classes: options.Classes, targets: targets, states: states,
@@ -245,7 +246,7 @@ func (c *Controller) retarget(ctx context.Context) {
 	all := c.states.all()
 	for _, key := range slices.SortedFunc(maps.Keys(all), byName) {
 		if made := all[key].made; made != nil && made.followsAlone() &&
-			(made.targets == nil || !settled.of(made.service).servedBy(made.targets)) {
+			(made.targets == nil || !c.targets.of(made.service, settled).servedBy(made.targets)) {
 			due = append(due, key)
 		}
 	}

@@ -291,14 +291,6 @@ func (t *targetSet) withLabels() *targetSet {
 	return &labelled
 }
 
-// of returns the set for a Service: where its annotations have the plugin select nodes by their labels, these are part of a node's identity.
-func (t *targetSet) of(service *corev1.Service) *targetSet {
-	if service == nil || !selectsNodes(service) {
-		return t
-	}
-	return t.labelled()
-}
-
 // selectsNodes reports whether an annotation of a Service has the plugin select its targets by labels of nodes. Plugins have names of their own
 // for it, such as loadbalancer.openstack.org/node-selector and service.beta.kubernetes.io/aws-load-balancer-target-node-labels.
 func selectsNodes(service *corev1.Service) bool {

@@ -193,7 +193,7 @@ func (d *driftCheck) compareAll(ctx context.Context, at time.Time, listed []prov
 		}
 		known = d.found(key, known)
 		known, first := d.learn(key, known, &balancer.Status)
-		targets := settled.of(known.made.service)
+		targets := d.targets.of(known.made.service, settled)
 		if !targets.servedBy(known.made.targets) {
 			targets = nil // it is queued for a change of its targets already
 		}

@@ -56,6 +56,7 @@ func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 	metrics, states := newMetrics(nil), newStates()
 	targets := &targets{
 		reader: e.cluster, quiet: DefaultTargetQuiet, delay: DefaultTargetDelay, metrics: metrics, changed: make(chan struct{}, 1),
+		labels: e.cloud.Capabilities().SelectsByLabels,
 	}
 	if e.instances == nil {
 		e.instances = e.cloud

@@ -131,6 +131,8 @@ type memoryCloud struct {
 	balancer map[types.UID]map[string]string
 	calls    map[string]int
 	list     func(context.Context, string) ([]provider.LoadBalancer, error)
+	// labels is provider.Capabilities.SelectsByLabels.
+	labels func() bool
 	// byDifference says that its targets can be changed by a difference.
 	byDifference bool
 	// chance returns how long a call takes and its error; nil: no time and none. An errLost takes effect all the same.
@@ -142,7 +144,7 @@ var errLost = errors.New("the answer was lost")
 
 // Capabilities offers a list if there is one, and changes of targets if it shall.
 func (m *memoryCloud) Capabilities() provider.Capabilities {
-	capabilities := provider.Capabilities{ListLoadBalancers: m.list}
+	capabilities := provider.Capabilities{ListLoadBalancers: m.list, SelectsByLabels: m.labels}
 	if m.byDifference {
 		capabilities.ChangeTargets = m.changeTargets
 	}

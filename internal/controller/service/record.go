@@ -135,14 +135,14 @@ func (t *targetSet) sum() string {
 	return t.digest()
 }
 
-// recordOf returns what is recorded of load balancers. They must be as their Services ask, with these targets. Labels of nodes are in no digest, so
-// Services that select by them are left out.
+// recordOf returns what is recorded of load balancers. They must be as their Services ask, with these targets. The targets of
+// Services that select by labels have these in their identities, which are others then: such Services are left out.
 func recordOf(all map[types.NamespacedName]state, targets *targetSet, origin string, calls map[types.UID]int) recordContent {
 	content := recordContent{Origin: origin, Targets: targets.sum(), Services: map[types.UID]string{}}
 	for _, key := range slices.SortedFunc(maps.Keys(all), byName) {
 		known, made := all[key], all[key].made
 		if len(content.Services) < recordLimit && made != nil && made.settled() && known.failure == nil && len(known.drift) == 0 &&
-			len(known.predecessors) == 0 && calls[made.service.UID] == 0 && !selectsNodes(made.service) && maps.Equal(made.targets, targets.members) {
+			len(known.predecessors) == 0 && calls[made.service.UID] == 0 && maps.Equal(made.targets, targets.members) {
 			content.Services[made.service.UID] = made.inputs.digest()
 		}
 	}
@@ -157,7 +157,7 @@ func (m *made) settled() bool {
 // agrees reports whether a Service shows a load balancer that the leader before has made from the same inputs, with the same targets.
 func (c recordContent) agrees(service *corev1.Service, targets *targetSet, origin string) bool {
 	condition := conditionOf(service)
-	if condition == nil || condition.Status != metav1.ConditionTrue || !hasFinalizer(service) || selectsNodes(service) || origin == "" {
+	if condition == nil || condition.Status != metav1.ConditionTrue || !hasFinalizer(service) || origin == "" {
 		return false
 	}
 	recorded, found := c.Services[service.UID]

@@ -77,17 +77,23 @@ func (p *selectingPlugin) expect(t *testing.T, uid types.UID, writes int, want .
 }
 
 // A plugin may select of the nodes that it is given. That is no drift; that one is missing which it took is. Where the Service's annotation has it
-// select by labels, it is told when these change, and of no other Service.
+// select by labels, or its configuration does for all, it is told when these change, and of no other Service.
 func TestNodesThatAPluginSelects(t *testing.T) {
 	labelled := func(n *corev1.Node) { n.Labels = map[string]string{"role": "ingress"} }
-	for name, annotations := range map[string]map[string]string{
-		"by an annotation": {"loadbalancer.openstack.org/node-selector": "role=ingress"}, "by a rule of its own": nil,
+	for name, by := range map[string]struct {
+		annotations map[string]string
+		labels      func() bool
+	}{
+		"by an annotation":     {map[string]string{"loadbalancer.openstack.org/node-selector": "role=ingress"}, nil},
+		"by its configuration": {nil, func() bool { return true }},
+		"by a rule of its own": {nil, func() bool { return false }},
 	} {
 		for _, lists := range []bool{false, true} {
 			t.Run(name+map[bool]string{true: ", listed"}[lists], func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					plugin := &selectingPlugin{targets: map[types.UID][]types.NodeName{}}
 					e := startEngine(t, 1, func(e *engine) {
+						e.cloud.labels = by.labels
 						if lists {
 							e.cloud.list = plugin.listed
 						}
@@ -97,7 +103,7 @@ func TestNodesThatAPluginSelects(t *testing.T) {
 					e.changeNode("a", nodeWith("a", labelled))
 					e.changeNode("b", nodeWith("b"))
 					time.Sleep(time.Minute)
-					service := serviceWith(func(s *corev1.Service) { s.Annotations = maps.Clone(annotations) })
+					service := serviceWith(func(s *corev1.Service) { s.Annotations = maps.Clone(by.annotations) })
 					e.addService(service)
 					time.Sleep(time.Minute)
 					defer e.checkDrift(DefaultDriftCheckPeriod, DefaultDriftCheckCalls)()
@@ -106,7 +112,7 @@ func TestNodesThatAPluginSelects(t *testing.T) {
 					e.changeNode("b", nodeWith("b", labelled))
 					time.Sleep(time.Hour)
 					writes := 1
-					if annotations != nil {
+					if name != "by a rule of its own" {
 						writes++
 						plugin.expect(t, service.UID, writes, "a", "b")
 					} else {

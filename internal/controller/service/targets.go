@@ -45,6 +45,8 @@ type targets struct {
 	quiet   time.Duration
 	delay   time.Duration
 	metrics *metrics
+	// labels is provider.Capabilities.SelectsByLabels.
+	labels func() bool
 	// changed has room for one: something has changed since it was last received from.
 	changed chan struct{}
 
@@ -99,9 +101,22 @@ func (t *targets) selecting() bool {
 	return t.selects
 }
 
+// byLabels reports whether the plugin selects the targets of a Service by labels of nodes.
+func (t *targets) byLabels(service *corev1.Service) bool {
+	return t.labels != nil && t.labels() || service != nil && selectsNodes(service)
+}
+
+// of returns a set for a Service: where the plugin selects nodes by their labels, these are part of a node's identity.
+func (t *targets) of(service *corev1.Service, set *targetSet) *targetSet {
+	if t.byLabels(service) {
+		return set.labelled()
+	}
+	return set
+}
+
 // setsOf returns the sets for a Service, as sets does.
 func (t *targets) setsOf(ctx context.Context, service *corev1.Service) (settled, latest *targetSet, err error) {
-	if service != nil && selectsNodes(service) {
+	if t.byLabels(service) {
 		t.mu.Lock()
 		if !t.selects {
 			t.selects = true
@@ -112,7 +127,7 @@ func (t *targets) setsOf(ctx context.Context, service *corev1.Service) (settled,
 	if settled, latest, err = t.sets(ctx); err != nil {
 		return nil, nil, err
 	}
-	return settled.of(service), latest.of(service), nil
+	return t.of(service, settled), t.of(service, latest), nil
 }
 
 // sets returns the settled set and the latest one. The first set is settled at once: there is no other that load balancers could have.

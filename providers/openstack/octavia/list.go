@@ -250,6 +250,7 @@ func (b *Balancers) ChangeTargets(ctx context.Context, clusterName string, servi
 // they are is asked for once, when the manager starts.
 func (b *Balancers) Capabilities(to provider.Capabilities) provider.Capabilities {
 	to.ListLoadBalancers, to.LoadBalancerWrites = b.List, Writes
+	to.SelectsByLabels = func() bool { return b.options().NodeSelector != "" }
 	if !b.options().ManageSecurityGroups { // the group holds the ports of all members, so it needs them all
 		to.ChangeTargets = b.ChangeTargets
 	}
