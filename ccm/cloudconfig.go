@@ -197,7 +197,7 @@ type configObject struct {
 	last []byte
 }
 
-// closing is a configObject for those who close files. It is a provider.ConfigObject itself.
+// closing is a configObject for callers that close what they read, like a file. It is a provider.ConfigObject itself.
 type closing struct{ provider.ConfigObject }
 
 // Close does nothing: the object is watched on.

@@ -38,8 +38,8 @@ type config struct {
 	// enabled are the controllers to run; absent are the reference's that "*" means but this build does not contain.
 	enabled []Controller
 	absent  []string
-	// migrated are those of the enabled that run under the lease of --enable-leader-migration; elsewhere are those that it
-	// leaves to another controller manager.
+	// migrated are the enabled controllers that run under the lease of --enable-leader-migration. elsewhere are the controllers that it leaves to
+	// another controller manager.
 	migrated  map[string]bool
 	elsewhere []string
 
@@ -66,12 +66,12 @@ type config struct {
 	configObject *configRef
 	// serviceAccountPrefix begins the names of the controllers' ServiceAccounts.
 	serviceAccountPrefix string
-	// pod is where this process runs, nil if that is not known or nobody is elected. run looks it up.
+	// pod is where this process runs, nil if that is not known or there is no leader election. run looks it up.
 	pod *election.Pod
 	// tracing is nil if nothing is traced.
 	tracing *tracingapi.TracingConfiguration
 
-	// The secure port. Applying these options opens the port and asks the API server, so that is done by serving.go.
+	// The secure port. serving.go applies these options, because that opens the port and asks the API server.
 	secureServing  *apiserveroptions.SecureServingOptionsWithLoopback
 	authentication *apiserveroptions.DelegatingAuthenticationOptions
 	authorization  *apiserveroptions.DelegatingAuthorizationOptions

@@ -29,7 +29,7 @@ const (
 type configReporter struct {
 	client   kubernetes.Interface
 	recorder record.EventRecorder
-	// about is the object that the events are on, and ref is it if it is that of the cloud config.
+	// about is the object that the events are on. ref is the reference to the object of the cloud config, if the events are on that object.
 	about corev1.ObjectReference
 	ref   *configRef
 	host  string

@@ -121,8 +121,8 @@ func (r registry) disabledByDefault() []string {
 	return disabled
 }
 
-// selected splits what --controllers asks for, in canonical names, into the controllers to run and those that the reference
-// has but this build does not. Asking for one of those by name is an error; "*" merely means them too.
+// selected splits what --controllers asks for, in canonical names, into the controllers to run and the reference's controllers that this build lacks.
+// Asking for a missing one by name is an error; "*" merely includes it.
 func (r registry) selected(list []string) (enabled []Controller, absent []string, err error) {
 	disabled := sets.NewString(r.disabledByDefault()...)
 	contained := sets.New(r.contained()...)

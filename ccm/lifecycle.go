@@ -16,8 +16,8 @@ import (
 	"github.com/mooring-ccm/mooring/internal/secrets"
 )
 
-// lifecycle is the life of the plugin on the replica that leads, and with it that of every controller: none acts before the
-// plugin is initialized, the plugin is not stopped before all have stopped, and the lease is not released before that.
+// lifecycle is the life of the plugin on the leader, and with it the life of every controller. No controller acts before the plugin is initialized.
+// The plugin stops only after all controllers have stopped, and the lease is released only after that.
 type lifecycle struct {
 	plugin cloudprovider.Interface
 	// calls is the client of the cloud, which knows of calls that the controllers no longer wait for.

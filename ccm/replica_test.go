@@ -18,8 +18,8 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-// announcingProvider is the call log plugin with a part that runs on every replica; announcingNeedsProvider needs rights that
-// nobody has besides.
+// announcingProvider is the call log plugin with a part that runs on every replica. announcingNeedsProvider needs rights that no test grants
+// otherwise.
 const (
 	announcingProvider      = "announcing"
 	announcingNeedsProvider = "announcing-needs"

@@ -144,9 +144,9 @@ func sayWhat(ctx context.Context, c *config) {
 	}
 }
 
-// sharedInformers returns the informers for a plugin that is a cloudprovider.InformerUser, and for controllers that vendors wrote for the
-// reference. They watch nothing that nobody has asked for, and hand out objects as they are, but for managedFields. Resyncs are spread over one to two periods, as in the
-// reference.
+// sharedInformers returns the informers for a plugin that is a cloudprovider.InformerUser, and for controllers that vendors wrote for the reference.
+// They watch only requested resources, and deliver objects as they are, except for managedFields. Resyncs are spread over one to two periods, as in
+// the reference.
 func sharedInformers(watches *reconnect.Monitor, identity identities, c *config) (informers.SharedInformerFactory, error) {
 	client, err := watchingClient(watches, identity.kubeconfig)
 	if err != nil {

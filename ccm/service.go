@@ -38,7 +38,7 @@ const (
 	ensureChanged = "changed"
 )
 
-// serviceController gives Services of type LoadBalancer their load balancers. Its identity is that of the reference's.
+// serviceController gives Services of type LoadBalancer their load balancers. It has the same identity as the reference's controller.
 func serviceController() Controller {
 	flags := &serviceFlags{
 		classes: service.Classes{Default: true}, targetDelay: service.DefaultTargetDelay,

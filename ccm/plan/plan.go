@@ -9,7 +9,7 @@ const Path = "/plan"
 
 // Plan is what a manager under --dry-run would do.
 type Plan struct {
-	// Provider is the name of the cloud provider, and Cluster that of the cluster.
+	// Provider is the name of the cloud provider, and Cluster the name of the cluster.
 	Provider string `json:"provider"`
 	Cluster  string `json:"cluster"`
 	// Warning says what of the provider the dry run cannot hold back, empty if nothing is known of the kind.

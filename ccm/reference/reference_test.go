@@ -35,7 +35,7 @@ func (sick) Check(*http.Request) error { return errors.New("it is not well") }
 
 var _ controller.HealthCheckable = sick{}
 
-// environment is one without an API server: nothing is asked of it but informers that nobody starts.
+// environment is an environment without an API server. Controllers only ask it for informers, which no test starts.
 func environment() ccm.Environment {
 	return ccm.Environment{
 		Config:    &rest.Config{Host: "https://127.0.0.1:1"},
@@ -96,7 +96,7 @@ func TestController(t *testing.T) {
 	}
 }
 
-// TestControllersThatDoNotRun are those that say so, that fail, and all under a dry run.
+// TestControllersThatDoNotRun: a controller does not run if it declines, if it fails, or under a dry run.
 func TestControllersThatDoNotRun(t *testing.T) {
 	ignore := func(*appconfig.CompletedConfig, cloudprovider.Interface) {}
 	build := func(err error) (func(context.Context) error, error) {

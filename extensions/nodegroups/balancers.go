@@ -30,7 +30,7 @@ type balancers struct {
 
 	mu     sync.Mutex
 	asking bool
-	// current are the nodes that the list under way is for, and next those that asked after it had begun.
+	// current are the nodes that the running list is for. next are the nodes whose questions came after it began.
 	current, next map[string]bool
 	// answers are for nodes that have not come for them yet.
 	answers map[string]answer

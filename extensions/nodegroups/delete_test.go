@@ -42,7 +42,7 @@ func (g *groups) ListNodeGroups(context.Context) ([]provider.NodeGroup, error) {
 	return []provider.NodeGroup{{ID: "g", Min: g.min, Max: 9}}, nil
 }
 
-// sealer is that of the tests.
+// sealer is the tests' Sealer.
 func sealer(text string) string { return "sealed " + text }
 
 func (g *groups) DeleteNodeGroupInstances(_ context.Context, _ string, ids []string) error {
@@ -180,7 +180,8 @@ func TestLastLook(t *testing.T) {
 	}
 }
 
-// TestOneOfAGroup has the deletion of one node hang: no other of its group is begun, no worker waits, and that of another group goes on.
+// TestOneOfAGroup has the deletion of one node hang. The controller begins no other deletion in that group, no worker waits, and the deletion in
+// another group goes on.
 func TestOneOfAGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		other := marked(t, "c")
@@ -249,7 +250,8 @@ func (b *byGroup) DeleteNodeGroupInstances(ctx context.Context, group string, id
 	return (*b)[group].DeleteNodeGroupInstances(ctx, group, ids)
 }
 
-// TestBalancersAreListedOnce has several nodes ask at once: one list is made for those that asked before it began, and each is told once.
+// TestBalancersAreListedOnce has several nodes ask at once. One list answers all nodes that asked before it began, and each node gets its answer
+// once.
 func TestBalancersAreListedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

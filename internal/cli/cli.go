@@ -1,5 +1,5 @@
-// Package cli is what the commands of the tool share: a root that explains mistakes, exit codes and the errors that lead to them, signals,
-// and a line for whoever waits.
+// Package cli is what the commands of the tool share: a root that explains mistakes, exit codes and their errors, signals, and a line of progress for
+// a waiting user.
 package cli
 
 import (

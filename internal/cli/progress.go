@@ -14,8 +14,7 @@ const (
 	reminder = 10 * time.Second
 )
 
-// Progress says what is being waited for once it takes longer than two seconds, and again every ten. It writes nothing any more
-// when done has returned.
+// Progress says what a command waits for once that takes longer than two seconds, and again every ten. After done has returned it writes nothing.
 func Progress(out io.Writer, what string) (done func()) {
 	began, stop, stopped := time.Now(), make(chan struct{}), make(chan struct{})
 	go func() {

@@ -31,7 +31,7 @@ type recordingCloud struct {
 
 var _ provider.Capable = (*recordingCloud)(nil)
 
-// Capabilities are those that read. Whatever changes goes through the plain interfaces, where it is recorded.
+// Capabilities are the capabilities that read. Changes go through the plain interfaces, where they are recorded.
 func (c *recordingCloud) Capabilities() provider.Capabilities {
 	offered := provider.CapabilitiesOf(c.Interface)
 	return provider.Capabilities{

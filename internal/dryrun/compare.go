@@ -69,8 +69,8 @@ func (l *balancerList) find(ctx context.Context, clusterName string, service typ
 	return nil, nil
 }
 
-// compareBalancer compares what there is for a Service with what it shows and with its targets. Status is that of GetLoadBalancer; listed is nil
-// where the load balancer is not listed.
+// compareBalancer compares the load balancer of a Service with the Service's status and targets. Status is the result of GetLoadBalancer; listed is
+// nil where the load balancer is not listed.
 func compareBalancer(service *corev1.Service, nodes []*corev1.Node, status *corev1.LoadBalancerStatus, listed *provider.LoadBalancer,
 ) (differ []plan.Change, notCompared []string) {
 	if shown := service.Status.LoadBalancer.Ingress; !equality.Semantic.DeepEqual(addressesOf(shown), addressesOf(status.Ingress)) {

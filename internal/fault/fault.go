@@ -14,7 +14,7 @@ import (
 type Rule[Call, Effect any] struct {
 	// Matches reports whether the rule is about a call. Nil means that it is about every call.
 	Matches func(Call) bool
-	// Skip calls that match are let through first. Of those that follow, Count misbehave; zero means all of them.
+	// Skip calls that match pass first. Of the calls that follow, Count misbehave; zero means all of them.
 	Skip, Count int
 	// Effect is how they misbehave.
 	Effect Effect
@@ -67,7 +67,7 @@ func (r *Rules[Call, Effect]) Clear() {
 	}
 }
 
-// Close releases the calls that hang, and those that would hang later. The rules stay.
+// Close releases hanging calls, and calls that would hang later. The rules stay.
 func (r *Rules[Call, Effect]) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

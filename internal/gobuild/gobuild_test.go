@@ -37,7 +37,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// A tag of a user is kept: that of the command line replaces those of GOFLAGS.
+// TestShipped: a user's tag is kept, because a tag of the command line would replace the tags of GOFLAGS.
 func TestShipped(t *testing.T) {
 	for _, test := range []struct{ goflags, linker, want string }{
 		{"", "", "-tags=grpcnotrace -ldflags=-s -w"},

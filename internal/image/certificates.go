@@ -19,8 +19,8 @@ var systemCertificates = []string{
 // ErrNoCertificates says that this machine has no root certificates in any of the usual places.
 var ErrNoCertificates = errors.New("no root certificates in any of " + strings.Join(systemCertificates, ", "))
 
-// Certificates reads PEM root certificates from a file, or those that this machine trusts if no file is named. It returns the
-// file that they are from, how many there are, and their PEM blocks without what stands between them.
+// Certificates reads PEM root certificates from a file, or this machine's trusted certificates if no file is named. It returns the path of the file,
+// the number of certificates, and their PEM blocks without the text between them.
 func Certificates(file string) (from string, count int, content []byte, err error) {
 	candidates := systemCertificates
 	if file != "" {

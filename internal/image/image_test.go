@@ -99,8 +99,8 @@ func unpack(t *testing.T, file string, modified time.Time) string {
 	return dir
 }
 
-// checkLayout holds a directory to the rules of image-spec's image-layout.md: its version, an index, blobs named by their
-// digests, descriptors that tell their sizes, and nothing that nobody points to.
+// checkLayout checks a directory against the rules of image-spec's image-layout.md. It requires a version, an index, blobs named by their digests,
+// and descriptors with the right sizes. Every blob must be referenced.
 func checkLayout(t *testing.T, dir string) {
 	t.Helper()
 	version, err := os.ReadFile(filepath.Join(dir, "oci-layout"))

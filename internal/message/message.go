@@ -1,5 +1,5 @@
-// Package message makes texts fit for people and for logs that somebody else has written: clouds, plugins, management controllers,
-// users of the cluster. What it returns is one line of bounded length without control characters.
+// Package message makes foreign texts fit for people and for logs. Clouds, plugins, management controllers and users of the cluster write such texts.
+// What it returns is one line of bounded length without control characters.
 //
 // See ADR 6.
 package message

@@ -1,5 +1,5 @@
-// Package orphans decides what in a cloud belongs to no object of the cluster any more, and whether it is this cluster's beyond
-// doubt. It is pure. The service controller acts on it, and so does whoever looks by hand.
+// Package orphans decides which objects of a cloud lost their object in the cluster. It also decides whether they are this cluster's beyond doubt. It
+// is pure. The service controller acts on it, and the tool shows it to operators.
 package orphans
 
 import (
@@ -48,11 +48,10 @@ type Route struct {
 	Proven bool
 }
 
-// Routes returns the routes that lead to no node. Nodes are all of the cluster, whoever looks after them, listed after the cloud
-// was. A route does not say by whom it was made: it counts as this cluster's only if it lies wholly within one of the ranges,
-// which therefore have to be those of this cluster and of no other that shares its name and its route table; if no node has pods
-// there; and if some other route of the list leads to a node, which shows that cloud and cluster belong together. No ranges
-// prove nothing.
+// Routes returns the routes that lead to no node. Nodes are all nodes of the cluster, foreign ones included, listed after the cloud. A route does not
+// say which cluster made it. It counts as this cluster's only if three conditions hold. It lies wholly within one of the ranges, and no node has pods
+// there. Another route of the list leads to a node. The last condition shows that cloud and cluster belong together. The ranges must be ranges of
+// this cluster, and of no other with its name and its route table. No ranges prove nothing.
 func Routes(listed []*cloudprovider.Route, nodes []corev1.Node, ranges []netip.Prefix) []Route {
 	names, pods := map[types.NodeName]bool{}, []netip.Prefix{}
 	for i := range nodes {

@@ -83,7 +83,7 @@ func TestRoutes(t *testing.T) {
 	if diff := cmp.Diff(want, shown(netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00::/16"))); diff != "" {
 		t.Errorf("with the cluster's ranges (-want +got):\n%s", diff)
 	}
-	nodes = nodes[1:] // no route leads to a node any more: is this another cluster?
+	nodes = nodes[1:] // now no route leads to a node: is this another cluster?
 	for destination, proven := range shown(netip.MustParsePrefix("10.244.0.0/16")) {
 		if proven {
 			t.Errorf("%s is proven in a cluster to which no route leads", destination)

@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// Claim is a range that somebody says to have.
+// Claim is a range that an owner claims to have.
 type Claim struct {
 	Owner  string
 	Prefix netip.Prefix
 }
 
-// Rank puts claims, which are in the order of their seniority, into the order in which they count: those first whose length most have in their
-// family, by which no single claim of a broad or a narrow range goes before all others. Of lengths that as many have, that of the
-// senior claim counts.
+// Rank orders claims, which come in the order of their seniority, by how they count. In each family, claims with the most frequent prefix length come
+// first. A single claim of a broad or a narrow range therefore never goes before all others. If several lengths are equally frequent, the length of
+// the senior claim counts.
 func Rank(claims []Claim) []Claim {
 	counts, usual := map[length]int{}, map[bool]length{}
 	for _, claim := range claims {

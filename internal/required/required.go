@@ -1,4 +1,4 @@
-// Package required names the options that somebody forgot, all in one error.
+// Package required names all missing options in one error.
 package required
 
 import (
@@ -14,7 +14,7 @@ type Option struct {
 	Missing bool
 }
 
-// Check returns an error that names all options of somebody that are missing.
+// Check returns an error that names all missing options of a component.
 func Check(whose string, options ...Option) error {
 	var missing []error
 	for _, option := range options {

@@ -70,8 +70,8 @@ func (s *Set) AddConfig(content []byte) {
 	s.keep("the cloud config", credentials(content))
 }
 
-// FollowFile adds the credentials in the file of the cloud config, now and whenever a text is looked at after it has changed. A file that
-// cannot be read adds none: whoever needs it says so. Nor does a pipe, which can be read once. No path is no file.
+// FollowFile adds the credentials in the file of the cloud config. It reads a changed file again whenever it looks at a text. A file that cannot be
+// read adds none: the reader of the config reports that. Nor does a pipe, which can be read once. No path is no file.
 func (s *Set) FollowFile(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,8 +182,8 @@ func formsOf(value string) []string {
 	return append(forms, inBase64(value)...)
 }
 
-// inBase64 returns what Base64 of any text that holds a value shows of it, as that of "user:password" in a header: where it begins in a group of three bytes
-// is unknown, and the letters are left out in which its neighbors have a part.
+// inBase64 returns the part of a Base64 text that shows a value, as in a header with "user:password". The value may begin at any place in a group of
+// three bytes. Letters that also encode neighboring bytes are left out.
 func inBase64(value string) (forms []string) {
 	for before, shared := range []int{0, 2, 3} {
 		text := append(make([]byte, before), value...)

@@ -20,7 +20,7 @@ func UserAgent() string {
 	return fmt.Sprintf("%s/%s (%s/%s) mooring/%s", program, info.Version, runtime.GOOS, runtime.GOARCH, short(info.Commit))
 }
 
-// short is as much of a commit's ID as nobody confuses.
+// short is as much of a commit's ID as identifies the commit.
 func short(commit string) string { return commit[:min(len(commit), 12)] }
 
 // AddUserAgent sets the user agent of a client to this program's with a name for the client behind a slash, and returns config. It

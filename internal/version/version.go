@@ -18,7 +18,7 @@ import (
 // Module is the path of Mooring's module.
 const Module = stamp.Module
 
-// Unknown stands for a version or a commit that nobody has recorded, as in a test.
+// Unknown stands for a version or a commit that the build has not recorded, as in a test.
 const Unknown = "unknown"
 
 // What a build from a directory gives to the linker, because Go records nothing of it: `go build -ldflags "-X PACKAGE.release=v0.1.0"`.
@@ -33,7 +33,7 @@ var (
 
 // Info is what is known of this program.
 type Info struct {
-	// Version is that of Mooring, such as v0.1.0, or a pseudo-version of Go for a build between releases.
+	// Version is the version of Mooring, such as v0.1.0, or a pseudo-version of Go for a build between releases.
 	Version string `json:"version"`
 	// Commit is the ID of Mooring's commit, with -dirty behind it if files differed; Unknown if Mooring was downloaded as a module.
 	Commit string `json:"commit"`
@@ -74,7 +74,7 @@ func (i Info) String() string {
 	return text
 }
 
-// GitVersion is the vendor's own version or, without, that of the libraries with Mooring's as build metadata (semver.org, rule 10).
+// GitVersion is the vendor's own version. Without one, it is the version of the libraries with Mooring's as build metadata (semver.org, rule 10).
 func (i Info) GitVersion() string {
 	if i.Stamped != "" {
 		return i.Stamped

@@ -24,7 +24,7 @@ type Facts struct {
 	Group provider.NodeGroup
 	// Status is what the cloud says of the group now.
 	Status provider.NodeGroupStatus
-	// Nodes are those that are asked for and exist, by name, as the API server has them now.
+	// Nodes are the requested nodes that exist, by name, as the API server has them now.
 	Nodes map[string]*corev1.Node
 	// Holders are the names of the nodes that have a provider ID. Of an instance without a node they are from a complete list.
 	Holders map[string][]string
@@ -182,8 +182,8 @@ func (f Facts) registered(asked Asked, node *corev1.Node, instance *provider.Nod
 	return problems
 }
 
-// WrongInstance returns why an instance may not be that of a node, empty if nothing speaks against it. Holders are the names of the nodes that
-// have its provider ID: a kubelet can register with any.
+// WrongInstance returns why an instance may belong to another node, empty if nothing suggests that. Holders are the names of the nodes that have its
+// provider ID: a kubelet can register with any.
 func WrongInstance(node *corev1.Node, instance *provider.NodeGroupInstance, holders []string) string {
 	if instance != nil && instance.NodeName != "" && string(instance.NodeName) != node.Name {
 		return fmt.Sprintf("its instance is that of the node %q by what the cloud says", instance.NodeName)

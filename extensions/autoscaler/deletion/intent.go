@@ -33,7 +33,7 @@ const (
 
 // Intent is what the autoscaler has asked for.
 type Intent struct {
-	// Group is the node group, and ProviderID the instance to be deleted: that of the node at that time.
+	// Group is the node group. ProviderID is the instance to be deleted, which is the node's instance at that time.
 	Group      string `json:"group"`
 	ProviderID string `json:"providerID"`
 	// At is when it was asked for.
@@ -58,8 +58,8 @@ func (i Intent) Proven(by Sealer, node *corev1.Node) bool {
 // errNoIntent is why Of returns none.
 var errNoIntent = errors.New("the annotation names no group, no provider ID or no time")
 
-// Of returns the intent of a node, or nil if the node has no intent. One that cannot be read, or is about another instance than the node's, is an
-// error and counts as none: somebody else wrote it.
+// Of returns the intent of a node, or nil if the node has no intent. It returns an error, and no intent, if the intent cannot be read or names
+// another instance than the node's. Another writer then wrote it.
 func Of(node *corev1.Node) (*Intent, error) {
 	text, found := node.Annotations[Annotation]
 	if !found {
@@ -99,8 +99,8 @@ func Begin(node *corev1.Node, intent Intent, by Sealer) (jsonpatch.Patch, error)
 	return operations, nil
 }
 
-// Cancel returns a JSON patch that takes an intent back, with the label if it was set with it: one that somebody else set stays. It takes
-// effect only while the node has that intent.
+// Cancel returns a JSON patch that takes an intent back. It removes the label only if the manager set it with the intent. It takes effect only while
+// the node has that intent.
 func Cancel(node *corev1.Node) jsonpatch.Patch {
 	operations := append(sameNode(node),
 		jsonpatch.Operation{Op: "test", Path: jsonpatch.Member("/metadata/annotations", Annotation), Value: node.Annotations[Annotation]},

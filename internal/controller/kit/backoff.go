@@ -48,8 +48,8 @@ func (b Backoff) After(before int, err error) time.Duration {
 	return pause
 }
 
-// RateLimiter returns the same pauses as a controller's queue asks for them, by itself counting the failures of each object. It sees no
-// errors, so that it knows nothing of Terminal and of what the cloud asks for.
+// RateLimiter returns the same pauses for a controller's queue. It counts the failures of each object itself. It sees no errors, and therefore
+// ignores Terminal and the cloud's requested pauses.
 func (b Backoff) RateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](b.First, b.Longest)
 }

@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ConditionPatch is a strategic merge patch of one condition of an object. Conditions are merged by type, so those of others are not touched,
-// whoever writes at the same time.
+// ConditionPatch is a strategic merge patch of one condition of an object. The API server merges conditions by type, so the patch keeps the
+// conditions of concurrent writers.
 type ConditionPatch struct {
 	// Metadata is what the object must have, or else the API server refuses the patch: a UID or a resource version.
 	Metadata map[string]any

@@ -72,8 +72,8 @@ func TestDebounceForDays(t *testing.T) {
 	})
 }
 
-// A hundred objects fail every few seconds for a day, each for reasons of its own, and others come and go. Each gets an event for each
-// reason every ten minutes, and those that are gone take no room.
+// TestEventsAreLimitedForDays: a hundred objects fail every few seconds for a day, each for its own reasons, and others come and go. Each gets an
+// event for each reason every ten minutes. Deleted objects take no memory.
 func TestEventsAreLimitedForDays(t *testing.T) {
 	const objects, short = 100, 10
 	var limiter EventLimiter

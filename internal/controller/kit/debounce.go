@@ -34,7 +34,7 @@ func (d Debounce) Await(ctx context.Context, changes <-chan struct{}, alone time
 	}
 }
 
-// Burst is a row of changes that nobody has acted on yet, for those who cannot wait. The zero value has none.
+// Burst is a row of changes that still wait for an action, for callers that cannot block. The zero value has none.
 type Burst struct{ first, last time.Time }
 
 // Add notes a change.

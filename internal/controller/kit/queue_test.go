@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// newQueue returns the queue that controller-runtime gives a Controller. How it ends decides whether a manager ends within its grace
-// period: that of controller-runtime v0.24 could wait forever (https://github.com/kubernetes-sigs/controller-runtime/issues/3538).
+// newQueue returns the queue that controller-runtime gives a Controller. Its shutdown decides whether a manager ends within its grace period. The
+// queue of controller-runtime v0.24 could wait forever (https://github.com/kubernetes-sigs/controller-runtime/issues/3538).
 func newQueue() priorityqueue.PriorityQueue[reconcile.Request] {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Millisecond, time.Second)
 	return priorityqueue.New("test", func(options *priorityqueue.Opts[reconcile.Request]) { options.RateLimiter = limiter })
@@ -62,7 +62,7 @@ func TestShutDownWhileBusy(t *testing.T) {
 	}
 }
 
-// Workers that have nothing to do leave too, and nobody is given an item after the shutdown, not even one that was there.
+// TestShutDownWhileIdle: idle workers leave too. After the shutdown no worker gets an item, not even one that was in the queue.
 func TestShutDownWhileIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()

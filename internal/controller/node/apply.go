@@ -85,7 +85,7 @@ func (w writer) write(ctx context.Context, action action, known string) (version
 		if kit.OutcomeOf(err) != kit.Outdated && !kit.RefusedForGood(err) {
 			return "", "", err
 		}
-		// What somebody else wrote meanwhile may be nothing to us, such as a heartbeat, and who may not update may patch.
+		// Another writer's change may not concern us, such as a heartbeat. A manager that may not update may still patch.
 		w.note(ctx, err)
 	}
 	patched, err := w.patch(ctx, action)

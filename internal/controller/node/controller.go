@@ -42,7 +42,7 @@ type Options struct {
 	Client client.Client
 	// LiveReader reads from the API server, not from Cache. It is asked who wrote a label of a node. Nil: others did.
 	LiveReader client.Reader
-	// LabelManagers are field managers whose values of labels this one may change, beside its own: those that it takes over from.
+	// LabelManagers are the field managers that this controller takes over from. It may change their values of labels, beside its own.
 	LabelManagers []string
 	// Cache delivers the watch of nodes.
 	Cache cache.Cache
@@ -52,8 +52,8 @@ type Options struct {
 	Inventory *instances.Inventory
 	// Owners says which nodes are ours, and takes in what proves it.
 	Owners *instances.Owners
-	// Whole reports whether Cache holds all that the API server has of a node, but for managedFields, so that it may be updated instead
-	// of patched, which is cheaper. Nil: of none.
+	// Whole reports whether Cache holds all that the API server has of a node, except for managedFields. The controller may then update the node
+	// instead of patching it, which is cheaper. Nil: it holds no node completely.
 	Whole func(*corev1.Node) bool
 	// StatusUpdateFrequency is how often all initialized nodes are compared with the cloud. Zero:
 	// DefaultStatusUpdateFrequency.
@@ -76,9 +76,9 @@ const (
 	DefaultStatusUpdateFrequency = pace.DefaultShortest
 	// DefaultFullRefreshPeriod makes less than 1,000 calls an hour of 5,000 nodes to which nothing happens.
 	DefaultFullRefreshPeriod = pace.DefaultLongest
-	// DefaultWorkers is enough for the API server, or a cloud that is asked node by node, to be what a mass join waits for: twice as
-	// many as calls to the cloud may be under way, so that those who wait for the cloud leave as many others to write. More writes at
-	// once also cost both sides less for each: several share a system call. Workers that have nothing to do cost nothing.
+	// DefaultWorkers is large enough: a mass join waits only for the API server, or for a cloud that is asked node by node. It is twice the number of
+	// concurrent calls of the cloud. While one half of the workers waits for the cloud, the other half can write. More concurrent writes also cost
+	// client and server less for each, because several share a system call. Idle workers cost nothing.
 	DefaultWorkers = 128
 )
 

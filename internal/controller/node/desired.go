@@ -34,7 +34,7 @@ type desired struct {
 	wellKnown map[string]string
 	// additional are the provider's own labels, for a node that waits for its initialization.
 	additional map[string]string
-	// annotations are those that the node shall have besides its own: the record that it was proven to be ours, if it needs one.
+	// annotations are to be added to the node's own: the record that the node was proven to be ours, if it needs one.
 	annotations map[string]string
 	// discarded are labels of the provider that no node gets, in the order of their keys.
 	discarded []discardedLabel
@@ -45,7 +45,7 @@ type discardedLabel struct {
 	key, value, reason string
 }
 
-// nodeIPMismatchError says that the addresses for which the kubelet was started do not fit those that the cloud knows.
+// nodeIPMismatchError says that the kubelet's node IPs do not fit the addresses that the cloud knows.
 type nodeIPMismatchError struct {
 	// provided is the value of the annotation alpha.kubernetes.io/provided-node-ip, the kubelet's --node-ip.
 	provided string
@@ -146,12 +146,11 @@ func desireProviderID(said string) (string, error) {
 	}
 }
 
-// desireAddresses returns the addresses that the node shall have, or nil to leave those that it has.
+// desireAddresses returns the addresses that the node shall have, or nil to leave its addresses as they are.
 //
 // The node keeps its host name if the cloud gives none. A node IP that the kubelet was given (--node-ip, as the annotation
-// alpha.kubernetes.io/provided-node-ip says) is first, and is the only address of its type. What comes twice is kept once: the
-// API server refuses a status that has a type with an address twice (ValidateNodeUpdate), which is all that it refuses of
-// addresses.
+// alpha.kubernetes.io/provided-node-ip says) is first, and is the only address of its type. Duplicates are dropped. The API server refuses a status
+// that has a type with an address twice (ValidateNodeUpdate), and checks nothing else about addresses.
 func desireAddresses(node *corev1.Node, said []corev1.NodeAddress, initializes bool) ([]corev1.NodeAddress, error) {
 	cloud, err := validAddresses(said)
 	if err != nil {
@@ -204,8 +203,8 @@ func leading(node *corev1.Node, addresses []corev1.NodeAddress) int {
 	return count
 }
 
-// validAddresses returns the cloud's addresses without those that are none, which the API server would take, and whoever reaches the
-// kubelet would use. It is an error if there are others than those, or more than anybody has.
+// validAddresses returns the cloud's addresses without invalid ones. The API server would accept these, and clients of the kubelet would use them. It
+// returns an error if all addresses are invalid, or if there are more than bounds.MaxAddresses.
 func validAddresses(said []corev1.NodeAddress) ([]corev1.NodeAddress, error) {
 	if len(said) > bounds.MaxAddresses {
 		return nil, &invalidMetadataError{value: "addresses", err: fmt.Errorf("there are more than %d", bounds.MaxAddresses)}
@@ -277,7 +276,7 @@ func desireWellKnown(metadata *cloudprovider.InstanceMetadata) (map[string]strin
 // is the reference's.
 var kubernetesKey = regexp.MustCompile(`(^|\.)(kubernetes|k8s)\.io/`)
 
-// desireAdditional sorts the provider's own labels into those for the node and those that no node gets.
+// desireAdditional sorts the provider's own labels: labels for the node, and labels that no node gets.
 func desireAdditional(said map[string]string) (map[string]string, []discardedLabel) {
 	additional := map[string]string{}
 	var discarded []discardedLabel

@@ -22,8 +22,8 @@ import (
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
-// singleRefresher compares initialized nodes with the cloud one by one, for a plugin to which each node is a call: when something has
-// happened to a node, and otherwise less and less often. It queues those that differ and writes nothing itself.
+// singleRefresher compares initialized nodes with the cloud one by one, for a plugin that needs a call for each node. It does so when something has
+// happened to a node, and otherwise less and less often. It queues nodes that differ and writes nothing itself.
 //
 // See ADR 59.
 type singleRefresher struct {
@@ -202,7 +202,7 @@ func (r *singleRefresher) observe(before, after *corev1.Node) {
 	case need != "" && (need != needChanged || !r.agreed(before, after)):
 		r.consider(after, func(of *pace.History) { of.Note(need, now) })
 	case ownership.Ready(before) != ownership.Ready(after):
-		r.consider(after, func(*pace.History) {}) // it is no old node any more
+		r.consider(after, func(*pace.History) {}) // the change shortens its pause again
 	}
 }
 
@@ -265,7 +265,7 @@ const (
 	needReady pace.Cause = "ready"
 	// needNodeIP is that the kubelet was given another --node-ip.
 	needNodeIP pace.Cause = "node_ip"
-	// needChanged is that somebody else has changed what we hold the node to, or know it by: its addresses, its provider ID.
+	// needChanged is that another writer has changed what we maintain on the node or identify it by: its addresses, its provider ID.
 	needChanged pace.Cause = "changed"
 )
 

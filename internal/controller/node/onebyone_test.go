@@ -118,7 +118,7 @@ func TestOurOwnWritesAreNoNeeds(t *testing.T) {
 	})
 }
 
-// A node that somebody has replaced while the watch was away is another node, and has a turn.
+// TestANodeThatWasReplacedHasATurn: a node that was replaced while the watch was interrupted is another node, and has a turn.
 func TestANodeThatWasReplacedHasATurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := ledForLong(t)
@@ -146,7 +146,8 @@ func TestANodeThatFlapsIsBounded(t *testing.T) {
 	})
 }
 
-// What fails or hangs is asked for again at pauses that grow to the interval, never twice at a time, and holds up nobody else.
+// TestNodesWhoseLookupsFailHoldUpNobody: lookups that fail or hang are repeated at pauses that grow to the interval, never twice at a time. They hold
+// up no other node.
 func TestNodesWhoseLookupsFailHoldUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -188,7 +189,7 @@ func TestNodesWhoseLookupsFailHoldUpNobody(t *testing.T) {
 	})
 }
 
-// A standby asks nobody. When it leads, it answers at once what has just happened, and looks at all nodes within seconds.
+// TestAChangeOfLeader: a standby asks for no node. When it leads, it responds at once to recent changes, and looks at all nodes within seconds.
 func TestAChangeOfLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const nodes = 400

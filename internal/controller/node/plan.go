@@ -17,14 +17,14 @@ import (
 type plan struct {
 	// actions are carried out in order; the next one only if the one before it succeeded. None: the node is as desired.
 	actions []action
-	// kept are the provider's labels whose keys somebody else uses on this node with other values, sorted.
+	// kept are the provider's labels whose keys another writer uses on this node with other values, sorted.
 	kept []string
 	// unknown are the labels that are not as the cloud says and of which it is not known who wrote them, in their order.
 	unknown []string
 }
 
-// The fields of a node that we write, as JSON pointers. Those of a label and an annotation are followed by its escaped key, that of a taint
-// by its place.
+// The fields of a node that we write, as JSON pointers. The escaped key follows the pointer of a label or an annotation, and the index follows the
+// pointer of a taint.
 const (
 	fieldAddresses   = "/status/addresses"
 	fieldLabels      = "/metadata/labels"
@@ -38,8 +38,8 @@ type action struct {
 	target target
 	// after is the node as it shall be, but for what other actions write. It shares with the node before what this one does not write.
 	after *corev1.Node
-	// patch is the difference. It tests all that it rests on, so it takes effect on the node it was planned for, and only while nobody
-	// else has changed what it changes.
+	// patch is the difference. It tests everything that it depends on. It therefore takes effect only on the node it was planned for, and only while
+	// no other writer has changed the same fields.
 	patch jsonpatch.Patch
 }
 

@@ -157,7 +157,7 @@ func TestEveryTaintOfTheKeyGoes(t *testing.T) {
 	}
 }
 
-// What somebody else does between our look at a node and our write makes the write fail, or is still there after it.
+// TestAWriteNeverUndoesWhatCameBetween: when another writer changes the node between our read and our write, the write fails or keeps that change.
 func TestAWriteNeverUndoesWhatCameBetween(t *testing.T) {
 	seen := newNode(withTaints(otherTaint, cloudTaint), withAddresses(internalIP("10.0.0.9")), withLabels("theirs", "1"))
 	metadata := &cloudprovider.InstanceMetadata{

@@ -153,7 +153,7 @@ func reasonOf(err error) (reason, advice string) {
 	}
 }
 
-// messageOf is the text of the event of a failure. What it says of the node is enough for somebody who reads only it.
+// messageOf is the text of the event of a failure. It is complete for a reader who sees nothing else.
 func messageOf(node *corev1.Node, err error) string {
 	_, advice := reasonOf(err)
 	doing := "Could not refresh the node from the cloud: "

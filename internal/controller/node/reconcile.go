@@ -30,8 +30,8 @@ import (
 // reconciler makes one pass over a node: it observes, lets desired.go and plan.go decide, and has the plan carried out.
 type reconciler struct {
 	reader client.Reader
-	live   client.Reader // reads from the API server; nil: nobody can be asked who wrote a label
-	// managers are the field managers that decide for the cloud: this one, and those that this one takes over from.
+	live   client.Reader // reads from the API server; nil: the writer of a label cannot be found out
+	// managers are the field managers that decide for the cloud: this one, and the ones that it takes over from.
 	managers  map[string]bool
 	writer    writer
 	recorder  record.EventRecorder
@@ -79,7 +79,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return r.finish(ctx, node, r.refresh(ctx, node)), nil
 }
 
-// forget drops a node that is no concern of ours any more.
+// forget drops a node that no longer concerns us.
 func (r *reconciler) forget(name, why string) {
 	r.state.forget(name)
 	r.metrics.denied.Set(float64(r.denials.forget(name)))
@@ -277,7 +277,7 @@ const (
 	waits
 	// failed passes are retried.
 	failed
-	// overtaken passes met a node that somebody else had changed, or deleted. They are repeated.
+	// overtaken passes met a node that another writer had changed or deleted. They are repeated.
 	overtaken
 )
 
@@ -362,7 +362,7 @@ func (r *reconciler) repeat(ctx context.Context, node *corev1.Node, ended result
 // warn counts and remembers a failure. It returns the pause before the next try.
 func (r *reconciler) warn(ctx context.Context, node *corev1.Node, err error) time.Duration {
 	if ctx.Err() != nil {
-		return 0 // we are being stopped, which is nobody's failure
+		return 0 // the process is stopping, which is not a failure
 	}
 	reason, _ := reasonOf(err)
 	now := time.Now()
@@ -405,7 +405,7 @@ func (r *reconciler) waiting(node *corev1.Node, reason string) {
 	r.events.Record(r.recorder, node, corev1.EventTypeNormal, ReasonWaitingForCloud, "Waiting to ask the cloud for the node's instance: "+reason)
 }
 
-// retry puts a node that has had its chance behind those that have not.
+// retry puts a node that had its turn behind nodes that still wait for theirs.
 func retry(delay time.Duration) reconcile.Result {
 	priority := priorityRetry
 	return reconcile.Result{RequeueAfter: delay, Priority: &priority}

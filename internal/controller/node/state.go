@@ -112,7 +112,7 @@ func (s *state) get(node *corev1.Node) nodeState {
 	return nodeState{}
 }
 
-// forget drops a node that is no concern of ours any more.
+// forget drops a node that no longer concerns us.
 func (s *state) forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -89,7 +89,7 @@ func (t *traces) observe(node *corev1.Node, decide func(*corev1.Node) ownership.
 	case known.becomeReady != nil && known.ready:
 		known.becomeReady.End()
 		delete(t.nodes, node.Name)
-	case known.initialize == nil && !waits: // somebody else was faster
+	case known.initialize == nil && !waits: // another writer was faster
 		delete(t.nodes, node.Name)
 	}
 }
@@ -189,7 +189,7 @@ func (t *traces) initialized(ctx context.Context, node *corev1.Node, providerID 
 	_, known.becomeReady = t.tracer.Start(trace.ContextWithSpan(ctx, known.initialize), spanBecomeReady)
 }
 
-// overtaken ends the trace of a node that somebody else has initialized after our first pass over it.
+// overtaken ends the trace of a node that another writer has initialized after our first pass over it.
 func (t *traces) overtaken(node *corev1.Node) {
 	if t == nil {
 		return
@@ -201,7 +201,7 @@ func (t *traces) overtaken(node *corev1.Node) {
 	}
 }
 
-// forget ends the trace of a node that is no concern of ours any more.
+// forget ends the trace of a node that no longer concerns us.
 func (t *traces) forget(name, why string) {
 	if t == nil {
 		return

@@ -138,7 +138,8 @@ func TestANodeThatIsKnownWholeIsUpdated(t *testing.T) {
 	}
 }
 
-// Whoever may not update nodes asks once, and not for each node again. What admission has against one node, it says of that one.
+// TestAProhibitionOfUpdatesIsRemembered: a controller that may not update nodes tries once, not for each node. A denial by admission concerns only
+// the one node.
 func TestAProhibitionOfUpdatesIsRemembered(t *testing.T) {
 	nodes := schema.GroupResource{Resource: "nodes"}
 	for name, test := range map[string]struct {

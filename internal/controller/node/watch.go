@@ -97,9 +97,9 @@ func matters(before, after *corev1.Node) bool {
 	return before.Spec.ProviderID != after.Spec.ProviderID || ownership.Uninitialized(before)
 }
 
-// refresher compares all initialized nodes with the cloud, once per interval, and queues those that differ. It writes nothing
-// itself, and what it queues is behind every new node. It is for plugins that can be asked for all nodes at once; others have a
-// singleRefresher, unless an operator wants each node asked for in each interval.
+// refresher compares all initialized nodes with the cloud, once per interval, and queues nodes that differ. It writes nothing itself, and what it
+// queues is behind every new node. It is for plugins that can look up all nodes at once. Other plugins have a singleRefresher, unless an operator
+// wants each node looked up in each interval.
 type refresher struct {
 	*reconciler
 	interval time.Duration

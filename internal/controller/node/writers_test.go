@@ -73,8 +73,8 @@ const (
 	setsAddresses = `{"f:status":{"f:addresses":{"k:{\"type\":\"InternalIP\"}":{".":{},"f:address":{}}}}}`
 )
 
-// A zone that differs from the cloud's is written if managed fields show a manager of the cloud as its writer, and stays otherwise. Whoever
-// wrote it is asked once for each value.
+// TestAZoneStaysUnlessAManagerOfTheCloudWroteIt: the controller overwrites a differing zone only if managed fields show a manager of the cloud as its
+// writer. It looks up the writer once for each value.
 func TestAZoneStaysUnlessAManagerOfTheCloudWroteIt(t *testing.T) {
 	for name, test := range map[string]struct {
 		entries []metav1.ManagedFieldsEntry

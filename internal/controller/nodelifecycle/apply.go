@@ -29,7 +29,7 @@ type result struct {
 	// planned is when that was decided.
 	planned time.Time
 	outcome kit.WriteOutcome
-	// resourceVersion is that of the node after a write, empty after a deletion.
+	// resourceVersion is the resource version of the node after a write, empty after a deletion.
 	resourceVersion string
 	// err says why an action was refused or is uncertain.
 	err error

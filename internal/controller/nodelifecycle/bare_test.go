@@ -17,8 +17,8 @@ import (
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
-// bareCloud is a plugin whose provider IDs have no scheme, as those of Alibaba Cloud and Oracle's cloud. It has an instance for every
-// node but for those that have ended.
+// bareCloud is a plugin whose provider IDs have no scheme, like the provider IDs of Alibaba Cloud and Oracle's cloud. It has an instance for every
+// node whose instance has not ended.
 type bareCloud struct {
 	cloudprovider.Interface
 	ended map[string]bool

@@ -1,10 +1,10 @@
 // Package nodelifecycle is the node lifecycle controller. It deletes nodes whose instances are gone from the cloud, and taints
 // nodes whose instances are shut down.
 //
-// Data flows one way, once per period. dirtynodes.go says when a pass is due, and pass.go reads the nodes from the cache; nodes.go says
-// whose they are; observe.go asks the cloud about those that are not ready; desired.go says what each node shall be by that answer, and
-// plan.go what may be done about it: it holds the guard that keeps a wrong "not found" from deleting nodes. deletionlog.go notes
-// deletions before they happen, so a restart does not forget them, and apply.go carries the plan out.
+// Data flows one way, once per period. dirtynodes.go says when a pass is due. pass.go reads the nodes from the cache, and nodes.go says whose they
+// are. observe.go asks the cloud about nodes that are not ready. desired.go decides by that answer what each node shall be. plan.go decides what may
+// be done about it: it holds the guard that keeps a wrong "not found" from deleting nodes. deletionlog.go records deletions before they happen, so a
+// restart does not forget them. apply.go carries the plan out.
 package nodelifecycle
 
 import (

@@ -82,7 +82,7 @@ func parseSpending(noted string) ([]spending, error) {
 	return spent, nil
 }
 
-// write notes deletions in place of those that were noted before. It fails if anybody else has written since the last read.
+// write records deletions in place of the earlier record. It fails if another client has written since the last read.
 func (l *DeletionLog) write(ctx context.Context, spent []spending, now time.Time) error {
 	if l.DryRun {
 		return nil

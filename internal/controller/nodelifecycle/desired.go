@@ -154,7 +154,7 @@ type facts struct {
 	excluded bool
 	// paused are the kinds of action that failed a short while ago, and are left out for now.
 	paused pauses
-	// announced says that somebody is removing the node, acknowledged that an operator knows of its instance's end.
+	// announced says that another controller or a user is removing the node. acknowledged says that an operator knows that its instance is gone.
 	announced, acknowledged bool
 	taints                  []corev1.Taint
 	// heldFor is the reason of the condition CloudInstanceGone that the node shows, empty if it shows none.
@@ -261,11 +261,11 @@ type answer struct {
 	// exists says whether there is such an instance, and state whether it runs.
 	exists bool
 	state  provider.InstanceState
-	// listed says that the answer is that of a list or watch, which the provider declares to show states.
+	// listed says that the answer comes from a list or watch, which the provider declares to show states.
 	listed bool
 	// witness says that the node was ready when it was asked for: of its silence the answer says nothing.
 	witness bool
-	// at is when the observation began that said so; those of one listing have the same.
+	// at is when the observation began that said so. All answers of one listing have the same time.
 	at time.Time
 }
 

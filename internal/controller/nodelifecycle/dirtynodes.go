@@ -27,7 +27,7 @@ type dirtyNodes struct {
 	mu sync.Mutex
 	// nodes has an entry for every node, by its name.
 	nodes map[string]dirtyState
-	// needed counts those that need a look. changed says that the nodes are others, or need a look no more, since the last pass.
+	// needed counts the nodes that need a look. changed says that since the last pass nodes came, went, or no longer need a look.
 	needed  int
 	changed bool
 	// synced reports whether the watch has delivered the nodes that were there when it began. Nil before it began.

@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// FuzzDeletionLog has somebody write anything where deletions are noted. It is understood, and then nothing in it is from the future, or it is
-// an error that says what to do: the limit is never without its record.
+// FuzzDeletionLog puts arbitrary text where deletions are recorded. The controller either reads a record without deletions in the future, or fails
+// with an error that says what to do. The limit never works without its record.
 func FuzzDeletionLog(f *testing.F) {
 	at := today.Add(-time.Minute).Format(time.RFC3339)
 	for _, noted := range []string{

@@ -11,8 +11,8 @@ import (
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
-// ownerOf returns what a node is to us. One without provider ID is awaited if it asks for its initialization. If it does not,
-// it was initialized by nobody, and belongs to no cloud.
+// ownerOf returns what a node is to us. A node without a provider ID is awaited if it asks for its initialization. Otherwise no cloud controller
+// manager initialized it, and it belongs to no cloud.
 func ownerOf(rules ownership.Rules, node *corev1.Node) owner {
 	switch rules.Decide(node).Owner {
 	case ownership.Ours:

@@ -139,8 +139,8 @@ func (p *reconciler) readDeletionLog(ctx context.Context, now time.Time) {
 	}
 }
 
-// plan decides, and has deletions noted in the deletion log before they happen. If they cannot be noted they do not happen: then
-// the plan is that of somebody who does not know the past.
+// plan decides, and records deletions in the deletion log before they happen. If the record cannot be written, nothing is deleted, and the plan is
+// made without knowledge of earlier deletions.
 func (p *reconciler) plan(ctx context.Context, nodes []facts, said answers, now time.Time) plan {
 	planned, next := decide(nodes, said, p.guard, p.settings, now)
 	if planned.deletions() > 0 {

@@ -294,9 +294,9 @@ func (e evidence) affirms(row denial, now time.Time) bool {
 	return !e.affirmed.Before(row.believed.Add(-samePass)) && now.Sub(e.affirmed) < answerAge
 }
 
-// decideDenied decides about a node whose instance the cloud denies. What an operator has acknowledged needs no credibility and no
-// limit; what was announced needs no limit, and no time: somebody else has said it before the cloud did. If nothing is left that the
-// cloud could know, as when a cluster is scaled to zero, what was announced needs the time instead.
+// decideDenied decides about a node whose instance the cloud denies. An acknowledged deletion needs no credible denial and is not limited. An
+// announced deletion is not limited and needs no minimum time: another client announced it before the cloud denied the instance. When a cluster is
+// scaled to zero, for example, no instance is left that the cloud could affirm. An announced deletion then needs the minimum time instead.
 func decideDenied(node facts, row denial, seen evidence, settings Settings, now time.Time) decision {
 	lasted := func(since time.Time) bool { return row.last.Sub(since) >= settings.MinDenialTime }
 	again := row.last // at once, but in another observation
@@ -355,9 +355,9 @@ func (p *plan) hold(node facts, reason HoldReason, denials map[types.UID]denial)
 	denials[node.uid] = row
 }
 
-// limitDeletions deletes as many of the nodes as the limit still allows, and holds the rest. Those come first whose deletion has not
-// failed, and of these those that have been denied for longest. A deletion that may have happened is tried again without counting once
-// more: a node dies once. It gives way to others when it has been tried for as long as the window.
+// limitDeletions deletes as many of the nodes as the limit still allows, and holds the rest. Nodes whose deletion has not failed come first, and
+// among these the nodes denied for longest. A deletion that may have happened is retried without counting again: a node dies once. It gives way to
+// others when it has been retried for as long as the window.
 func (p *plan) limitDeletions(nodes []facts, next *guard, settings Settings, now time.Time) {
 	slices.SortStableFunc(nodes, func(a, b facts) int {
 		return cmp.Or(next.attempts[a.uid].failed.Compare(next.attempts[b.uid].failed), next.denials[a.uid].first.Compare(next.denials[b.uid].first))
@@ -429,7 +429,7 @@ func (g *guard) spend(node types.UID, now time.Time) {
 	g.spent = append(g.spent, spending{At: now, Count: 1})
 }
 
-// unspend counts one deletion less of those that were noted at a time.
+// unspend removes one deletion from the deletions recorded for a time.
 func (g *guard) unspend(at time.Time) {
 	if i := slices.IndexFunc(g.spent, func(s spending) bool { return s.At.Equal(at) }); i >= 0 {
 		g.spent[i].Count--

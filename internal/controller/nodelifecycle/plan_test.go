@@ -28,8 +28,7 @@ func show(planned plan) []string {
 	return shown
 }
 
-// rounds makes passes five seconds apart over nodes that nobody changes, in each of which the cloud says the same, and
-// returns what the last one decides.
+// rounds makes passes five seconds apart over unchanging nodes, in each of which the cloud says the same. It returns the decision of the last one.
 func rounds(count int, nodes []facts, settings Settings, sayings ...saying) (plan, guard) {
 	var planned plan
 	var remembered guard

@@ -30,7 +30,7 @@ type model struct {
 	// the last one that was not believable. last is the time of the last observation that denied it, whether believable or not.
 	denials map[types.UID][]time.Time
 	last    map[types.UID]time.Time
-	// affirmed is the time of the last observation that knew any instance, and planned that of the plan.
+	// affirmed is the time of the last observation that knew any instance, and planned the time of the plan's observation.
 	affirmed, planned time.Time
 	// counted are the times of deletions that were neither announced nor acknowledged.
 	counted []time.Time
@@ -118,7 +118,7 @@ func (m *model) reports(node facts) bool {
 	return node.ready || !node.reportedAt.IsZero() && m.now.Sub(node.reportedAt) < 15*time.Minute
 }
 
-// silence is the observer's own idea of a cluster in which nobody can bear witness.
+// silence is the observer's own idea of a cluster without a running kubelet that could contradict the cloud.
 func (m *model) silence() bool {
 	return !slices.ContainsFunc(m.nodes, func(n facts) bool { return n.owner != foreign && m.reports(n) && !n.announced })
 }

@@ -261,7 +261,7 @@ type shownNodes struct {
 	*memoryNodes
 	began   time.Time
 	written strings.Builder
-	// message is that of the condition that was last written.
+	// message is the message of the condition that was last written.
 	message string
 }
 

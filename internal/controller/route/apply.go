@@ -48,8 +48,8 @@ type applier struct {
 	running sync.WaitGroup
 }
 
-// apply carries out the removals, then the rest. An action is not tried while a route that should be gone is in its way. It
-// returns what became of those that were tried and have ended, and calls onEnded with each when it does, one at a time.
+// apply carries out the removals, then the rest. It skips an action while a route that should be gone is in its way. It returns the outcomes of the
+// actions that were tried and have ended. It calls onEnded with each when it ends, one at a time.
 func (a *applier) apply(ctx context.Context, admitted admission, onEnded func(context.Context, outcome)) []outcome {
 	removed := a.runAll(ctx, admitted.removals, onEnded)
 	blocked := unfinished(admitted.removals, removed)
@@ -79,15 +79,14 @@ func unfinished(actions []action, outcomes []outcome) []destination {
 	return destinations
 }
 
-// retrySpacing is how far apart operations begin that failed before, and retrySpread within how much time all of them. A limiter of the plugin
-// that refuses at once would let through one of those that come together, and none beside the list that precedes them.
+// retrySpacing is how far apart operations begin that failed before, and retrySpread within how much time all of them begin. If they began together,
+// a plugin's limiter that refuses at once would admit only one of them. After the list that precedes them it would admit none.
 const (
 	retrySpacing = time.Second
 	retrySpread  = 10 * time.Second
 )
 
-// runAll begins actions and waits until they have ended. Those that are still under way when patience is at its end go on
-// without it.
+// runAll begins actions and waits until they have ended. Actions that are still under way when patience runs out go on without it.
 func (a *applier) runAll(ctx context.Context, actions []action, onEnded func(context.Context, outcome)) (outcomes []outcome) {
 	ended := make(chan outcome, len(actions))
 	batches := a.batches(actions)
@@ -244,9 +243,8 @@ func (a action) failed(step kind, err error) error {
 // route in 64 by which they all fail, and an outage costs a third more calls than one for each route.
 const batchShrink = 4
 
-// batches divides actions among calls: each for itself, or as many in a call as the provider takes. Those that have failed as part
-// of a call that failed as a whole go in smaller company, so one that cannot be done soon holds up itself alone; those of a call that
-// hung go alone at once.
+// batches divides actions among calls: each for itself, or as many in a call as the provider takes. Actions of a call that failed as a whole go into
+// smaller batches. An action that cannot succeed then soon delays only itself. Actions of a call that hung go alone at once.
 //
 // See ADR 33.
 func (a *applier) batches(actions []action) [][]action {
@@ -272,7 +270,7 @@ func (a *applier) batches(actions []action) [][]action {
 	return all
 }
 
-// urgency is that of the most urgent action of a batch.
+// urgency is the urgency of the most urgent action of a batch.
 func urgency(batch []action) cloud.Priority {
 	most := priorities[batch[0].kind]
 	for _, action := range batch[1:] {

@@ -161,7 +161,8 @@ func TestApplyKeepsToTheBound(t *testing.T) {
 	})
 }
 
-// A limiter of the plugin that refuses at once lets one call pass of those that come together. So what failed does not come together again.
+// TestApplySpacesWhatFailed: a plugin's limiter that refuses at once admits one of several concurrent calls. The controller therefore does not retry
+// failed calls at the same time.
 func TestApplySpacesWhatFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newApplying(20)

@@ -88,7 +88,7 @@ func TestApplyMakesChangesByOneCall(t *testing.T) {
 	})
 }
 
-// A batch is no larger than the provider takes, and a call is one of those that the bound is for.
+// TestBatchesKeepToTheBounds: a batch is no larger than the provider takes, and each call counts against the bound of concurrent writes.
 func TestBatchesKeepToTheBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newBatching(2, 10)

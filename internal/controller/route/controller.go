@@ -59,7 +59,7 @@ type Options struct {
 	Owners *instances.Owners
 	// ClusterName is what the provider keeps the routes of clusters apart by.
 	ClusterName string
-	// ClusterCIDRs are the ranges in which routes that nobody wants are removed.
+	// ClusterCIDRs are the ranges in which unwanted routes are removed.
 	ClusterCIDRs []netip.Prefix
 	// Period is how soon after a change routes are compared again, and the average pause between passes while nodes keep
 	// changing. Zero: DefaultPeriod.
@@ -162,7 +162,7 @@ func (o *Options) complete() error {
 	return errors.Join(wrong...)
 }
 
-// Start works until ctx ends, and returns when no call that changes routes is under way any more.
+// Start works until ctx ends, and returns when all calls that change routes have ended.
 func (c *Controller) Start(ctx context.Context) error {
 	routes, supported := c.awaitRoutes(ctx)
 	if !supported {

@@ -19,9 +19,9 @@ const (
 	undecided membership = iota
 	// ours are nodes for which routes are made.
 	ours
-	// others are nodes of somebody else, who makes their routes.
+	// others are nodes of another owner, who makes their routes.
 	others
-	// presumed nodes may be somebody else's, but nothing says so. They get the routes that they lack, and those that are there stay.
+	// presumed nodes may belong to another owner, but nothing says so. They get the routes that they lack, and their existing routes stay.
 	presumed
 )
 
@@ -128,18 +128,18 @@ func (t target) claims(d destination) bool { return slices.Contains(t.destinatio
 
 // desired is what has to be true of the routes.
 type desired struct {
-	// clusterCIDRs are the ranges in which routes are removed when nobody wants them.
+	// clusterCIDRs are the ranges in which unwanted routes are removed.
 	clusterCIDRs []netip.Prefix
 	// unsupported are the families of which the provider says that it makes no routes. They are tried all the same.
 	unsupported []family
 	// targets has an entry for every node of the cluster.
 	targets map[types.NodeName]target
-	// wants are the routes of the nodes of ours. The order is that in which they have a claim on what is scarce: nodes that
-	// stay before nodes that are being deleted, older ones before younger ones; of a node, that of its pod CIDRs.
+	// wants are the routes of our nodes, in the order of their claim to scarce resources. Nodes that stay come before nodes that are being deleted,
+	// and older nodes before younger ones. The routes of a node are in the order of its pod CIDRs.
 	wants []want
 	// presumed are the routes of the nodes that are presumed to be ours, in the same order.
 	presumed []want
-	// claims are the pod CIDRs of all nodes, whoever makes their routes, in the same order.
+	// claims are the pod CIDRs of all nodes, foreign nodes included, in the same order.
 	claims []prefixes.Claim
 }
 

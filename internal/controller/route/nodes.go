@@ -31,8 +31,8 @@ func membersOf(nodes []corev1.Node, owners *instances.Owners) []member {
 	return members
 }
 
-// membershipOf decides by whose a node is. One without a provider ID may be somebody else's, unless it waits for its initialization, which
-// will tell.
+// membershipOf decides by the owner of a node. A node without a provider ID may belong to another owner, unless it waits for its initialization. The
+// initialization will show the owner.
 func membershipOf(node *corev1.Node, owner ownership.Owner) membership {
 	switch {
 	case owner == ownership.Foreign:

@@ -17,7 +17,7 @@ import (
 type kind string
 
 const (
-	// remove deletes a route that nobody wants.
+	// remove deletes an unwanted route.
 	remove kind = "remove"
 	// replace changes a route in place, so its destination is never without one.
 	replace kind = "replace"
@@ -70,7 +70,7 @@ const (
 	routeTableFull problem = "RouteTableFull"
 	// routeTableNearlyFull wants are met, by one of the last routes for which there is room.
 	routeTableNearlyFull problem = "RouteTableNearlyFull"
-	// outsideClusterCIDRs wants are met, by routes that nobody will remove.
+	// outsideClusterCIDRs wants are met, by routes that this controller will never remove.
 	outsideClusterCIDRs problem = "PodCIDROutsideClusterCIDRs"
 )
 
@@ -201,8 +201,8 @@ func (p *planner) delivered(w want) bool {
 	return slices.ContainsFunc(p.routes[w.destination], func(r *cloudprovider.Route) bool { return r.TargetNode == w.node && !r.Blackhole })
 }
 
-// winner returns the node that a destination is given to. Who has the route keeps it, because taking it away would break what
-// works; somebody else's node keeps it as well.
+// winner returns the node that gets a destination. The node that has the route keeps it, because taking it away would break what works. This includes
+// nodes of other owners.
 func (p *planner) winner(d destination, claimants []want) types.NodeName {
 	for _, w := range claimants {
 		if p.delivered(w) {
@@ -247,8 +247,8 @@ func (p *planner) fulfill() (creations []action) {
 	return creations
 }
 
-// offer returns the routes to create for nodes that are presumed to be ours: those to pod CIDRs to which no route leads that stays and
-// which no other node has. Whatever is there may be somebody else's.
+// offer returns the routes to create for nodes that are presumed to be ours. It creates a route to a pod CIDR only if no route that stays leads there
+// and no other node has it. An existing route may belong to another owner.
 func (p *planner) offer(stay []*cloudprovider.Route) (creations []action) {
 	for i := range p.presumed {
 		w := &p.presumed[i]
@@ -351,7 +351,7 @@ func (p *planner) stale(route *cloudprovider.Route) (why string, stale bool) {
 	case route.Blackhole:
 		return "it drops packets", true
 	case p.claimedByOthers(d):
-		return "", false // whoever looks after that node may call it by another name in the cloud
+		return "", false // the owner of that node may call it by another name in the cloud
 	default:
 		return "its node is gone", true
 	}

@@ -177,7 +177,7 @@ func TestPlanTouchesOnlyWhatIsOurs(t *testing.T) {
 	})
 }
 
-// When a route is made, no other that may be removed leads to the same destination any more.
+// TestRemovalsComeBeforeCreations: when a route is made, no other removable route leads to the same destination.
 func TestRemovalsComeBeforeCreations(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSituation(t)
@@ -230,7 +230,7 @@ func TestReplacementLeavesNoGap(t *testing.T) {
 	})
 }
 
-// After a plan each want is met or said to be unmet, and what nobody can want is gone.
+// TestAppliedPlanIsComplete: after a plan each want is met or reported as unmet, and routes that no node can want are deleted.
 func TestAppliedPlanIsComplete(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSituation(t)

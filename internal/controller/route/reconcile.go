@@ -138,8 +138,7 @@ func (r *reconciler) members(ctx context.Context) ([]member, error) {
 	return membersOf(list.Items, r.owners), nil
 }
 
-// unmet returns the wants that have no route after a pass: those for which there is no plan, those that wait, and those whose
-// operations have not succeeded.
+// unmet returns the wants that have no route after a pass: wants without a plan, wants that wait, and wants whose operations have not succeeded.
 func unmet(planned plan, admitted admission, outcomes []outcome) map[key]bool {
 	missing := map[key]bool{}
 	for _, want := range planned.unmet {
@@ -159,9 +158,9 @@ func unmet(planned plan, admitted admission, outcomes []outcome) map[key]bool {
 	return missing
 }
 
-// routedNodesOf returns the nodes whose condition is our business, and how many wants are unmet. As in the reference, a node without pod
-// CIDRs is none, unless routes pointed to it. That a node of which we presume only that it is ours has no routes is not said: they
-// may be somebody else's business. Nor is it said while a list that denies a route may lag.
+// routedNodesOf returns the nodes whose condition this controller maintains, and how many wants are unmet. As in the reference, a node without pod
+// CIDRs is not among them, unless routes pointed to it. The controller does not report missing routes of a presumed node, because another owner may
+// make them. It reports none either while a list that denies a route may lag.
 func routedNodesOf(members []member, wanted desired, planned plan, unmet map[key]bool, deniable func(key) bool) (
 	routedNodes []routedNode, missing int,
 ) {

@@ -24,8 +24,8 @@ import (
 //
 //	nodes a=10.120.0.0/24 b=(10.120.1.0/24,a00:1::/64)   these nodes join; scheme=aws gives their provider IDs that scheme
 //	delete a                    the node is deleted; hide a: the cache alone does not show it
-//	route old=10.120.9.0/24 by=a    somebody makes this route; blackhole: its target is gone
-//	vanish to-10.120.0.0/24     somebody deletes this route
+//	route old=10.120.9.0/24 by=a    another client makes this route; blackhole: its target is gone
+//	vanish to-10.120.0.0/24     another client deletes this route
 //	calls fail a b              calls that make or delete routes by these targets fail from now on, and have no effect; or are
 //	                            refused, throttled or lost (which is an error after the effect); or hang; or work again;
 //	                            or are ipv4-only: the provider makes no routes of IPv6

@@ -23,8 +23,8 @@ const (
 	// gathering is how long nodes have to be quiet before a pass that they are the reason for, so there are few passes. A node waits a
 	// period at the most, as with the reference.
 	gathering = 500 * time.Millisecond
-	// idlePeriods is how many periods pass after a comparison that found nothing to do. The lists that this saves are those that changes of
-	// nodes cost.
+	// idlePeriods is how many periods pass after a comparison that found nothing to do. The saved lists make up for the lists that changes of nodes
+	// cost.
 	idlePeriods = 3
 	// burst is how many passes may follow each other without regard to the period.
 	burst = 6

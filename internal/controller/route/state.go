@@ -169,7 +169,7 @@ func (s *state) admit(d desired, p plan, busy []destination, now time.Time) admi
 	return admitted
 }
 
-// forget drops what is of no use any more. The lock is held.
+// forget drops attempts that are no longer needed. The lock is held.
 func (s *state) forget(p plan, now time.Time) {
 	planned := map[string]bool{}
 	for _, action := range slices.Concat(p.removals, p.makes) {

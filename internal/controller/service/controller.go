@@ -1,11 +1,10 @@
 // Package service is the service controller. It gives Services of type LoadBalancer their load balancer in the cloud, keeps the
 // nodes behind it and what the Service shows of it up to date, and takes it away again.
 //
-// Data flows one way. A watch event (here), a change of the set of nodes (targets.go) or a comparison with the cloud (drift.go) puts
-// a Service's name into the queue. reconcile.go makes a pass: it collects what is known, desired.go and plan.go decide what is
-// written, apply.go calls the plugin and the API server, through the write limiter of the package writelimit. state.go remembers what
-// came of it, says when a Service is tried again, and nobody else changes that; events.go reports it and changes nothing; reasons.go names
-// failures.
+// Data flows one way. A Service's name enters the queue by a watch event (here), a change of the nodes (targets.go) or a comparison with the cloud
+// (drift.go). reconcile.go makes a pass and collects what is known. desired.go and plan.go decide what to write, and apply.go calls the plugin and
+// the API server. Writes pass the write limiter of the package writelimit. Only state.go remembers the outcome and says when to retry a Service.
+// events.go reports the outcome and changes nothing; reasons.go names failures.
 package service
 
 import (
@@ -236,7 +235,7 @@ func (c *Controller) admit(key types.NamespacedName) {
 // byName orders Services: what is due at one time is done in the same order each time.
 func byName(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) }
 
-// retarget queues the load balancers whose targets are not those that they shall have.
+// retarget queues the load balancers that do not have the desired targets.
 func (c *Controller) retarget(ctx context.Context) {
 	settled, _, err := c.targets.sets(ctx)
 	if err != nil {
@@ -299,7 +298,7 @@ func (w watcher) matters(before, after *corev1.Service) (intent, bool) {
 	}
 }
 
-// filledIn reports whether somebody else has changed the addresses of a Service whose plugin gave it none.
+// filledIn reports whether another writer has changed the addresses of a Service whose plugin gave it none.
 func (w watcher) filledIn(before, after *corev1.Service) bool {
 	known, _ := w.states.get(keyOf(after))
 	return known.made != nil && known.made.ensured && known.made.status != nil && len(known.made.status.Ingress) == 0 &&

@@ -15,7 +15,7 @@ func (e *engine) annotate(service *corev1.Service, value string) {
 	e.edit(keyOf(service), func(s *corev1.Service) { s.Annotations = map[string]string{"stamp": value} })
 }
 
-// Somebody who corrects a Service is served at once, again and again, unless that is within minutes.
+// TestCorrectionsAreTriedAtOnce: the controller retries a corrected Service at once, again and again, except for corrections within minutes.
 func TestCorrectionsAreTriedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := startEngine(t, 1)

@@ -249,7 +249,7 @@ type targetSet struct {
 	nodes []*corev1.Node
 	// members are their identities by name.
 	members map[string]string
-	// leaving are the names of those that may stay until the next change.
+	// leaving are the names of the nodes that may stay until the next change.
 	leaving map[string]bool
 	// marks are the provider IDs and addresses of the members.
 	marks map[string]bool

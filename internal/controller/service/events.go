@@ -35,8 +35,8 @@ const (
 	EventWaitingForCloud = "WaitingForCloud"
 	// EventUnavailable says that there is no node that may be a target.
 	EventUnavailable = "UnAvailableLoadBalancer"
-	// EventDeleting and EventDeleted frame the deletion of a load balancer, EventDeleteFailed ends that of a Service that is
-	// gone.
+	// EventDeleting and EventDeleted mark begin and end of the deletion of a load balancer. EventDeleteFailed ends the deletion if its Service no
+	// longer exists.
 	EventDeleting     = "DeletingLoadBalancer"
 	EventDeleted      = "DeletedLoadBalancer"
 	EventDeleteFailed = names.EventDeleteFailed
@@ -135,7 +135,7 @@ func (e *events) afterRetarget(ctx context.Context, p *pass, act action, done ou
 	}
 }
 
-// noticeOf returns what sends a Service an event for a reason that its write waits; nil if nobody waits for that write.
+// noticeOf returns a function that sends a Service an event about why its write waits. It returns nil for background writes.
 func (e *events) noticeOf(p *pass, act action, reason string) func(message string) {
 	if p.priority < priorityChange {
 		return nil
@@ -273,7 +273,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 	return m
 }
 
-// registerCounts exports how many load balancers there are and how many wait, counted when somebody asks.
+// registerCounts exports how many load balancers there are and how many wait, counted at each scrape.
 func registerCounts(registerer prometheus.Registerer, states *states, pools pools) {
 	factory := promauto.With(registerer)
 	factory.NewGaugeFunc(prometheus.GaugeOpts{
@@ -303,7 +303,7 @@ func (m *metrics) beginRound(keys []types.NamespacedName, now time.Time) {
 	}
 }
 
-// updated notes that a load balancer has been updated, or need not be any more.
+// updated records that a load balancer has been updated, or no longer needs an update.
 func (m *metrics) updated(key types.NamespacedName, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

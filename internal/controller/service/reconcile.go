@@ -19,8 +19,8 @@ import (
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
-// The priorities in the queue of the controller and in the write limiter. What somebody waits for comes before what is merely
-// refreshed. A pass that the write limiter has admitted comes before all others in the queue, and has no priority in the limiter.
+// The priorities in the queue of the controller and in the write limiter. Work that a user waits for comes before a refresh. A pass that the write
+// limiter has admitted comes before all others in the queue, and has no priority in the limiter.
 const (
 	priorityAdmitted = 1000
 	priorityRemove   = 100
@@ -193,7 +193,7 @@ func (r *reconciler) leaveAlone(ctx context.Context, p *pass, err error) reconci
 	return reconcile.Result{}
 }
 
-// again has a pass made again after a while. It keeps its own place in the queue, not that of a pass that was admitted.
+// again has a pass made again after a while, with its own priority instead of the priority of an admitted pass.
 func (p *pass) again(after time.Duration) reconcile.Result {
 	return reconcile.Result{RequeueAfter: after, Priority: &p.priority}
 }
@@ -246,7 +246,7 @@ func (r *reconciler) run(ctx context.Context, p *pass) error {
 	return errTooManyRounds
 }
 
-// awaited returns why a Service that is as planned has no load balancer yet: that of a predecessor may be the same one to the plugin.
+// awaited returns why a Service that is as planned has no load balancer yet. To the plugin, the load balancer of a predecessor may be the same one.
 func (r *reconciler) awaited(p *pass) error {
 	if known, _ := r.states.get(p.key); p.want.intent == provide && p.want.awaits && len(known.predecessors) > 0 {
 		if last := known.predecessors[0].failure; last != nil {
@@ -445,7 +445,7 @@ func (r *reconciler) finish(ctx context.Context, p *pass, err error) reconcile.R
 		r.record.note()
 		return reconcile.Result{}
 	case ctx.Err() != nil, errors.Is(err, errWaiting):
-		return reconcile.Result{} // we are being stopped, which is nobody's failure, or will be admitted
+		return reconcile.Result{} // the process is stopping, which is not a failure, or the pass will be admitted
 	case errors.Is(err, errListing):
 		return p.again(listPause)
 	case errors.Is(err, errOutdated):
@@ -493,8 +493,8 @@ func (r *reconciler) failed(ctx context.Context, p *pass, err error) time.Durati
 	return delay
 }
 
-// onlyTargetsFailed counts, logs and remembers that the targets could not be changed, and sends events as sparingly as for other
-// failures. The condition stays that of the Service's own failure. It returns the pause before the next try.
+// onlyTargetsFailed counts, logs and remembers that the targets could not be changed, and sends events as sparingly as for other failures. The
+// condition keeps the Service's own failure. It returns the pause before the next try.
 func (r *reconciler) onlyTargetsFailed(ctx context.Context, p *pass, err error) time.Duration {
 	reason := reasonOf(err)
 	r.metrics.failures.WithLabelValues(reason).Inc()
@@ -522,8 +522,8 @@ func (r *reconciler) predecessorFailed(ctx context.Context, p *pass, before *cor
 	return delay
 }
 
-// showFailure has the Service's condition say that the pass has failed, where it stays for whoever looks later. It is planned and
-// carried out like everything else that is written. If this fails, it is tried again with the next failure.
+// showFailure writes the failure of the pass to the Service's condition, where users can see it later. It is planned and carried out like every other
+// write. If this fails, the next failure tries again.
 func (r *reconciler) showFailure(ctx context.Context, p *pass, reason string, failure error) {
 	r.observe(p)
 	known, _ := r.states.get(p.key)

@@ -49,7 +49,7 @@ type states struct {
 	byName map[types.NamespacedName]*state
 }
 
-// state is what is remembered under one name. What its pointers point to is never changed, so that a copy is safe to read.
+// state is what is remembered under one name. The targets of its pointers never change, so a copy is safe to read.
 type state struct {
 	// made is what was made in the cloud, nil if nothing was.
 	made *made
@@ -74,8 +74,8 @@ type state struct {
 	retargetFailures retargetFailures
 	// conditionAt is when a failure was last written to the condition.
 	conditionAt time.Time
-	// predecessors are the Services that had the name before and whose load balancers are still to be deleted. OwnFirst says that the
-	// deletion of one was the last to be tried, so that the Service comes before them where both are due.
+	// predecessors are the Services that had the name before and whose load balancers are still to be deleted. OwnFirst says that the deletion of one
+	// was tried last. Where both are due, the Service then comes first.
 	predecessors []predecessor
 	ownFirst     bool
 }
@@ -189,7 +189,7 @@ func (s *states) predecessorFailed(key types.NamespacedName, uid types.UID, err 
 	return delay, news
 }
 
-// hadTurn says that a Service has had its turn, so that its predecessors are next.
+// hadTurn says that a Service has had its turn. Its predecessors are next.
 func (s *states) hadTurn(key types.NamespacedName) {
 	if known, _ := s.get(key); known.ownFirst {
 		s.change(key, func(known *state) { known.ownFirst = false })
@@ -301,7 +301,7 @@ func (s *states) wrote(key types.NamespacedName, act action, service *corev1.Ser
 	})
 }
 
-// succeeded ends a Service's row of failures, and forgets one that has no load balancer any more. Service is nil if it is gone.
+// succeeded ends a Service's row of failures, and forgets a Service that no longer has a load balancer. Service is nil if it is gone.
 func (s *states) succeeded(key types.NamespacedName, service *corev1.Service) {
 	known, found := s.get(key)
 	switch {
@@ -474,7 +474,7 @@ type failure struct {
 	conflicts int
 	// absent is how many deletions in a row failed though there was no load balancer to be seen.
 	absent int
-	// reason is that of the last one, eventAt is when an event last said so.
+	// reason is the reason of the last one, and eventAt is when an event last reported it.
 	reason  string
 	eventAt time.Time
 	// retryAt is when the next pass is due.
@@ -514,13 +514,13 @@ func (f failure) next(err error, pauses backoff, now time.Time) (next failure, d
 type retargetFailures struct {
 	// count is how many failed.
 	count int
-	// reason is that of the last one, eventAt is when an event last said so.
+	// reason is the reason of the last one, and eventAt is when an event last reported it.
 	reason  string
 	eventAt time.Time
 	// retryAt is when these targets, as made.targets, are due again. Others are due at once, as in the reference. Nil: all wait.
 	retryAt time.Time
 	targets map[string]string
-	// first says that the Service was the last to be tried, so that the targets come before it where both are due.
+	// first says that the Service was tried last. Where both are due, the targets then come first.
 	first bool
 }
 
@@ -529,7 +529,7 @@ func (f retargetFailures) holds(want desired) bool {
 	return f.targets == nil || want.settled.servedBy(f.targets) || want.latest.servedBy(f.targets)
 }
 
-// isOf reports whether passes for an intent and inputs do the same as those that failed.
+// isOf reports whether passes for an intent and inputs do the same as the failed passes.
 func (f *failure) isOf(intent intent, in inputs) bool {
 	return f.intent == intent && len(in.changes(f.inputs)) == 0
 }

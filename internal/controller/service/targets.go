@@ -34,9 +34,9 @@ const (
 	listAgain = 10 * time.Second
 )
 
-// targets keeps the set of nodes that is behind every load balancer. There are two: the latest, which follows every change at
-// once, and the settled one, which follows a burst of changes when it is over. Load balancers are compared with the settled
-// one, so that a burst is one change for each of them.
+// targets keeps the set of nodes that is behind every load balancer. There are two sets. The latest follows every change at once, and the settled one
+// follows a burst of changes when it is over. The controller compares load balancers with the settled set, and each load balancer changes once for a
+// burst.
 //
 // It asks the cloud nothing: as in the reference a node is a target unless something is known that says otherwise.
 type targets struct {
@@ -167,8 +167,8 @@ func (t *targets) latest(ctx context.Context) (*targetSet, error) {
 	return set, nil
 }
 
-// eligible returns the nodes that may be targets: those that are not foreign and were once initialized, with a network. Neither a taint that comes
-// back nor a network that goes makes that undone. The lock is held.
+// eligible returns the nodes that may be targets. These are not foreign, and were initialized and had a network at some time. A taint that comes back
+// or a lost network does not undo that. The lock is held.
 func (t *targets) eligible(all []corev1.Node) (nodes []*corev1.Node) {
 	joined := make(map[types.UID]bool, len(all))
 	for i := range all {
@@ -231,7 +231,7 @@ func (t *targets) settledSet() *targetSet {
 
 // await returns when it is time to settle again: after changes. It returns false when ctx ends.
 func (t *targets) await(ctx context.Context, failed bool) bool {
-	var again <-chan time.Time // nil, so that nothing happens while nothing changes
+	var again <-chan time.Time // nil blocks: nothing happens while nothing changes
 	if failed {
 		timer := time.NewTimer(listAgain)
 		defer timer.Stop()
@@ -248,8 +248,8 @@ func (t *targets) await(ctx context.Context, failed bool) bool {
 	}
 }
 
-// gather makes one of changes that follow each other closely. Targets that come may wait until the nodes are still; those that go do not. It
-// returns false when ctx ends.
+// gather merges changes that follow each other closely into one. New targets may wait until the nodes are still; removals do not wait. It returns
+// false when ctx ends.
 func (t *targets) gather(ctx context.Context) bool {
 	gathering, leaving := kit.Debounce{Quiet: t.quiet, Most: t.delay}, kit.Debounce{Quiet: removalDelay, Most: removalDelay}
 	var all, removals kit.Burst

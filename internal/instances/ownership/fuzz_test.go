@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// FuzzRecord has somebody write anything where we note that a node was proven to be ours. Only our own record of this provider and this node
-// is taken, and it is what we would write.
+// FuzzRecord puts arbitrary text where we record that a node was proven to be ours. Only our own record of this provider and this node is accepted,
+// and it is what we would write.
 func FuzzRecord(f *testing.F) {
 	for _, record := range []string{
 		"", "{", "null", "[]", `{"provider":"sim","providerID":"sim://1"}`, `{"provider":"other","providerID":"sim://1"}`, `{"provider":"sim","providerID":"sim://2"}`,

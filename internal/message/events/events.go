@@ -1,4 +1,4 @@
-// Package events keeps the messages of events readable: whoever records one may have put into it what somebody else wrote.
+// Package events keeps the messages of events readable. A message may contain text from other programs and users.
 package events
 
 import (

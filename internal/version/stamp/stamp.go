@@ -55,7 +55,7 @@ func (s Stamp) LinkerFlags() string {
 	return strings.Join(flags, " ")
 }
 
-// GitVersion is the version of Kubernetes' libraries with that of Mooring as build metadata (semver.org, rule 10).
+// GitVersion is the version of Kubernetes' libraries with Mooring's version as build metadata (semver.org, rule 10).
 func GitVersion(kubernetes, release string) string {
 	return kubernetes + "+mooring-" + strings.Map(inBuildMetadata, release)
 }

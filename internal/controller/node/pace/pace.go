@@ -31,7 +31,7 @@ const (
 const (
 	// DefaultShortest and DefaultLongest are the bounds of the pauses that are the controller's defaults.
 	DefaultShortest, DefaultLongest = 5 * time.Minute, 6 * time.Hour
-	// FirstRound is long enough for nodes not to be looked up all at once, and short enough for what changed while nobody led.
+	// FirstRound is long enough to spread the lookups of all nodes. It is short enough to find soon what changed while no replica led.
 	FirstRound = 10 * time.Second
 )
 

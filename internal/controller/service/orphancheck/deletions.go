@@ -27,9 +27,9 @@ type deletions struct {
 	// busy says that a goroutine deletes, and current is what.
 	busy    bool
 	current orphanKey
-	// due are those that the last check has found due, in the order in which they are deleted.
+	// due are the orphans that the last check has found due, in the order of their deletion.
 	due []orphans.Balancer
-	// failing are those whose last deletion failed.
+	// failing are the orphans whose last deletion failed.
 	failing map[orphanKey]failure
 }
 
@@ -54,8 +54,8 @@ type Attempt struct {
 // Wait waits for the deletion that is under way. None begins once the context of the checks has ended.
 func (l *LoadBalancers) Wait() { l.deletions.running.Wait() }
 
-// deleteAll has the orphans of a check deleted, and what is left of earlier ones, by a goroutine that may still be at those of the check
-// before. Each is tried once for a check, those that have not failed first. Seen are all orphans of the check.
+// deleteAll has the orphans of a check deleted, and what is left of earlier ones. Its goroutine may still be busy with orphans of the check before.
+// It tries each orphan once for a check, and orphans without a failure first. Seen are all orphans of the check.
 func (l *LoadBalancers) deleteAll(ctx context.Context, proven []orphans.Balancer, seen map[orphanKey]bool) {
 	d, now := &l.deletions, time.Now()
 	d.mu.Lock()

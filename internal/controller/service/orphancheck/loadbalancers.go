@@ -78,7 +78,7 @@ type LoadBalancers struct {
 	Metrics  *Metrics
 	Recorder record.EventRecorder
 
-	// seen are those of the last check, reported those that have been reported.
+	// seen are the orphans of the last check, and reported the orphans with a report.
 	seen, reported map[orphanKey]bool
 	deletions      deletions
 }
