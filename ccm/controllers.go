@@ -121,7 +121,7 @@ func (r registry) disabledByDefault() []string {
 	return disabled
 }
 
-// selected splits what --controllers asks for, in canonical names, into the controllers to run and the reference's controllers that this build lacks.
+// selected splits what --controllers asks for, in canonical names: the controllers to run, and the reference's controllers that this build lacks.
 // Asking for a missing one by name is an error; "*" merely includes it.
 func (r registry) selected(list []string) (enabled []Controller, absent []string, err error) {
 	disabled := sets.NewString(r.disabledByDefault()...)

@@ -8,7 +8,7 @@ import (
 )
 
 // logKeys calls found with each key of each log call in a file. Log calls are Info, Error and WithValues of a logr.Logger, and functions that return
-// keys and values for them. A key that is not a literal counts as an empty string, because a search for the key would not find it.
+// keys and values for them. A key that is not a literal counts as an empty string, because no search would find it.
 func logKeys(file *ast.File, found func(key string, at token.Pos)) {
 	ast.Inspect(file, func(node ast.Node) bool {
 		switch n := node.(type) {

@@ -105,7 +105,7 @@ func (c *Cluster) Mark(ctx context.Context) (Mark, error) {
 	return Mark(len(events)), err
 }
 
-// Requests returns the requests of a user since a mark that the API server has answered, in the order of the answers.
+// Requests returns a user's answered requests since a mark, in the order of the answers.
 func (c *Cluster) Requests(ctx context.Context, user string, since Mark) ([]auditv1.Event, error) {
 	events, err := c.AuditEvents(ctx)
 	if err != nil {

@@ -24,10 +24,10 @@ func audits(level auditv1.Level) bool { return level != "" && level != auditv1.L
 
 func (c *Cluster) auditLog() string { return filepath.Join(c.dir, "audit.log") }
 
-// AuditEvents returns every request that kube-apiserver has answered so far, in the order of the answers, with user, verb, object and response. It
-// includes each request whose whole answer a client has, and each write whose effect a client has seen. For that it waits for writes under way,
-// unless StopAPIServer cut them off. It includes a watch when the watch has ended. It needs Options.Audit. Later calls share the result, which
-// callers must not change.
+// AuditEvents returns every request that kube-apiserver has answered so far, with user, verb, object and response. The order is the order of the
+// answers. It includes each request whose whole answer a client has, and each write whose effect a client has seen. For that it waits for writes
+// under way, unless StopAPIServer cut them off. It includes a watch when the watch has ended. It needs Options.Audit. Later calls share the result,
+// which callers must not change.
 func (c *Cluster) AuditEvents(ctx context.Context) ([]auditv1.Event, error) {
 	if !audits(c.options.Audit) {
 		return nil, errors.New("read the audit log: there is none, set Options.Audit")

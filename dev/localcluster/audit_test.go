@@ -58,7 +58,7 @@ func testAudit(t *testing.T, cluster *localcluster.Cluster) {
 	}
 }
 
-// testAuditOfWritesUnderWay: AuditEvents waits for a write that the API server has received, because a client may see its effect before its answer.
+// testAuditOfWritesUnderWay: AuditEvents waits for a received write, because a client may see its effect before its answer.
 func testAuditOfWritesUnderWay(t *testing.T, cluster *localcluster.Cluster) {
 	const path = "/api/v1/namespaces/default/configmaps"
 	config := cluster.AdminConfig()

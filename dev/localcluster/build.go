@@ -74,8 +74,8 @@ func (b Binaries) Dir() string { return b.dir }
 func (b Binaries) Version() string { return b.version }
 
 // Build returns the executables of the requested parts, and builds what is not cached. The key of the cache covers the source files of
-// dev/localcluster/binaries, the versions of Kubernetes and Go, the platform and the linker flags. Concurrent calls, in this process or another,
-// build once. Build must be called from within a checkout of this project.
+// dev/localcluster/binaries and the versions of Kubernetes and Go. It also covers the platform and the linker flags. Concurrent calls, in this
+// process or another, build once. Build must be called from within a checkout of this project.
 func Build(ctx context.Context, options BuildOptions) (Binaries, error) {
 	if len(options.Parts) == 0 {
 		options.Parts = []Part{ControlPlane}

@@ -15,7 +15,7 @@ import (
 
 func TestAThreadOfItsOwnIsNeverTheMainOne(t *testing.T) {
 	var all sync.WaitGroup
-	// This starts more calls than there are likely threads, so one of them could get the main thread.
+	// This starts as many calls at once as there are likely threads, so one of them could get the main thread.
 	for range 64 {
 		all.Go(func() {
 			OnThread(func() {

@@ -45,9 +45,9 @@ var silent = map[string]pluginfault.Fault{
 	"throttled": pluginfault.Throttle(time.Minute), "hangs": pluginfault.Hang(),
 }
 
-// TestDeadNodesForDays: some nodes are not ready. For days the cloud fails for one of them, panics for one, hangs for one and refuses one for its
-// quota. It denies a ready node, and one more node belongs to another controller. Meanwhile nodes are deleted in time when their instances are gone,
-// and tainted when their instances are stopped. No other node is touched.
+// TestDeadNodesForDays: some nodes are not ready. For days the cloud fails for one, panics for one, hangs for one and refuses one for its quota. It
+// denies a ready node, and one more node belongs to another controller. Meanwhile nodes are deleted in time when their instances are gone, and
+// tainted when their instances are stopped. No other node is touched.
 func TestDeadNodesForDays(t *testing.T) {
 	const lasts = day // of a pass every few seconds
 	virtually(t, faulty.Options{}, lifecycleController, func(r *run) {

@@ -35,8 +35,8 @@ const (
 	maxMessage = 4 << 20
 )
 
-// server serves the autoscaler while this replica leads. It is a Runnable that needs leader election: on other replicas the port is closed, so
-// that an autoscaler that tries one of them tries another.
+// server serves the autoscaler while this replica leads. It is a Runnable that needs leader election. On other replicas the port is closed, and an
+// autoscaler that tries one of them then tries another.
 type server struct {
 	address      string
 	certificates *certificates

@@ -43,8 +43,8 @@ func readYAML(content []byte, into *yaml.Node) (err error) {
 	return yaml.Unmarshal(content, into)
 }
 
-// fromYAML adds the values below a node, all of them if the node belongs to a key that names a credential. It reads the content of an alias where it
-// is defined, and also here if it is one value.
+// fromYAML adds the credentials below a node. If the node belongs to a key that names a credential, it adds all values. It reads the content of an
+// alias where it is defined, and also here if it is one value.
 func fromYAML(node *yaml.Node, secret bool, found []string) []string {
 	switch node.Kind {
 	case yaml.ScalarNode:

@@ -66,7 +66,7 @@ func empty(ctx context.Context, e *environment.Environment, _ figures.Size) erro
 	return e.AwaitQuiet(ctx)
 }
 
-// throttleServices empties the cluster and creates Services whose load balancers the cloud refuses to create, until each has been refused several
+// throttleServices empties the cluster and creates Services. The cloud refuses to create their load balancers, until it has refused each several
 // times. It creates new Services each time, because a manager retries a refused Service ever more rarely. The first half of the refusals do not say
 // how long to wait, and all later ones do. There are clouds of both kinds.
 func throttleServices(ctx context.Context, e *environment.Environment, size figures.Size) error {

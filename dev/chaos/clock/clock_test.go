@@ -12,8 +12,8 @@ import (
 	"github.com/mooring-ccm/mooring/dev/chaos/clock"
 )
 
-// program prints its wall clock in nanoseconds, and whether that went on as its monotonic clock did. It needs little of Go's library, so
-// that its build takes seconds.
+// program prints its wall clock in nanoseconds, and whether that went on as its monotonic clock did. It needs little of Go's library and builds in
+// seconds.
 const program = `package main
 
 import "time"

@@ -254,7 +254,7 @@ func (r *run) tamperRoute(ctx context.Context, node string) error {
 	return err
 }
 
-// ignore returns an error unless it is a refusal with one of the statuses, which means that another client was faster.
+// ignore returns an error unless it is a refusal with one of the statuses: then another client was faster.
 func ignore(err error, statuses ...int) error {
 	var refused *api.Error
 	if errors.As(err, &refused) && slices.Contains(statuses, refused.Status) {

@@ -85,8 +85,8 @@ func (l *fixture) ask(t *testing.T, as *machine, names, ips []string, spoil func
 	return made.Name, err
 }
 
-// certified waits until the API server reaches all kubelets: the manager has approved their requests for what the inventory has of them, that
-// of the machine which forges others, too, and kube-controller-manager has signed.
+// certified waits until the API server reaches all kubelets. The manager has then approved each request that matches the inventory, also the honest
+// request of the machine that forges others. kube-controller-manager has signed them.
 func (s *scene) certified(t *testing.T) {
 	for _, m := range s.machines {
 		poll.Until(t, "the kubelet of "+m.name+" is reached with a verified certificate", func(ctx context.Context) error { return s.healthz(ctx, m) })

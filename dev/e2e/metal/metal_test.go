@@ -393,8 +393,8 @@ func (s *scene) unharmed(t *testing.T, begin time.Time) {
 const (
 	// rewritten is how many requests over IPv6 may find no route when FRR writes its routes anew, see requireNoEvent.
 	rewritten = 5
-	// underway is how many further requests to a Service may be lost when its next hops change, beyond the requests under way. The router's kernel
-	// then sends the rest of some connections to another node, which cuts them. The kernel reports the change a little late.
+	// underway is how many requests to a Service may be lost when its next hops change, besides the requests under way. The router's kernel then
+	// sends the rest of some connections to another node, which cuts them. The kernel reports the change a little late.
 	underway = 3
 )
 

@@ -55,7 +55,7 @@ type fixture struct {
 	stop   func()
 }
 
-// newFixture starts everything. The cloud has one instance outside the groups, and no test deletes its node.
+// newFixture starts everything. The cloud has one instance outside the groups, whose node neither the manager nor the autoscaler may delete.
 func newFixture(t *testing.T, args ...string) *fixture {
 	t.Helper()
 	cloud := simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})

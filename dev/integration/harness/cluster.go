@@ -25,9 +25,9 @@ import (
 // stopTimeout is when a control plane that does not stop is killed.
 const stopTimeout = poll.Deadline
 
-// Main runs the tests of a package on a control plane that they share, with the shipped rights and an audit log. It returns the exit code. Before the
-// first test it calls ready with the control plane and a client of its administrator. It fails if a goroutine is left that is not ignored. It leaves
-// no files behind, except the control plane's files if a test failed.
+// Main runs the tests of a package on a shared control plane, with the shipped rights and an audit log. It returns the exit code. Before the first
+// test it calls ready with the control plane and a client of its administrator. It fails if a goroutine is left that is not ignored. It leaves no
+// files behind, except the control plane's files if a test failed.
 func Main(m *testing.M, name string, ready func(*localcluster.Cluster, *kubernetes.Clientset), ignored ...goleak.Option) int {
 	return MainOn(m, name, func(*localcluster.Options) {}, ready, ignored...)
 }

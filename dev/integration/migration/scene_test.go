@@ -29,8 +29,8 @@ import (
 const (
 	podCIDR   = "10.244.0.0/16"
 	namespace = "default"
-	// instances is how many machines the cloud has. The first nodesBefore are nodes before the first handover, and the last one is that
-	// of inTree.
+	// instances is how many machines the cloud has. The first nodesBefore are nodes before the first handover. The last one is the instance of
+	// inTree.
 	instances   = 6
 	nodesBefore = 3
 )

@@ -196,7 +196,7 @@ func newNode(t *testing.T, number int) {
 	}
 }
 
-// beat writes the condition Ready of a node, like its kubelet, or like the node lifecycle controller when heartbeats are missing.
+// beat writes the condition Ready of a node, like its kubelet, or like the controller that misses heartbeats.
 func beat(t *testing.T, number int, ready corev1.ConditionStatus) {
 	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q,"lastHeartbeatTime":%q}]}}`, ready, time.Now().Format(time.RFC3339))
 	_, err := admin.CoreV1().Nodes().PatchStatus(t.Context(), nodeName(number), []byte(patch))

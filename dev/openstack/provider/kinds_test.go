@@ -23,7 +23,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/openstack/octavia/model"
 )
 
-// kinds makes Services of each kind. It begins with the Services that the driver ovn cannot serve, to show that they hold up none of the others.
+// kinds makes Services of each kind. It begins with the Services that the driver ovn cannot serve. They must not delay the others.
 func (w *project) kinds(t *testing.T) {
 	w.harbor.create(t, "headers", annotate(annotations.XForwardedFor, "true"))
 	w.harbor.create(t, "sources", fromOneSource)

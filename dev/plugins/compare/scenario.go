@@ -37,7 +37,7 @@ type Scenario[C Cloud] struct {
 	Reference, Mooring string
 	// Flags are for both programs, MooringFlags for one.
 	Flags, MooringFlags []string
-	// Rights are a manifest with what the plugin itself may do in the cluster, bound to the ServiceAccounts cloud-controller-manager and
+	// Rights are a manifest with the plugin's own rights in the cluster. It binds them to the ServiceAccounts cloud-controller-manager and
 	// reference-ccm in kube-system. The managers have their own rights: Mooring the rights that it ships, and the reference the rights that
 	// Kubernetes documents.
 	Rights []byte

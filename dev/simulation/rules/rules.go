@@ -132,8 +132,8 @@ func (j *judge) handover() time.Duration {
 
 // chance reports whether chance decides when an object arrives. A limiter that refuses at once decides by chance. Pauses double, so one more refusal
 // takes as long as all earlier ones together. We compared the reference with itself, with a limiter that is one per cent slower. It broke rule 1 in
-// 15 of 50 such draws, by up to two minutes, and 13-early in 5. The reference also retries at each heartbeat of a node, while the contract asks for a
-// retry only after a relevant change. An object that has not arrived by the end is still a finding.
+// 15 of 50 such draws, by up to two minutes, and 13-early in 5. The reference also retries at each heartbeat of a node. The contract asks for a retry
+// only after a relevant change. An object that has not arrived by the end is still a finding.
 func (j *judge) chance() bool { return j.draw.Plugin.Has(draw.RefusingLimiter) }
 
 // luck is by how much jitter may delay what the reference did after some time: a retry may miss the moment from which a cloud affirms what it denied.

@@ -12,7 +12,7 @@ const (
 )
 
 // Repeat repeats a draw whose outcome breaks rules. It returns the rules that at least two of five runs break, the first run included. No seed
-// controls the jitter of the two managers, so a failure at the edge of a tolerance may come and go.
+// controls the jitter of the managers. A failure at the edge of a tolerance may come and go.
 func Repeat(t *testing.T, first Outcome) (confirmed []string, err error) {
 	broken := map[string]int{}
 	undecided := func(done int) bool {

@@ -148,9 +148,9 @@ func desireProviderID(said string) (string, error) {
 
 // desireAddresses returns the addresses that the node shall have, or nil to leave its addresses as they are.
 //
-// The node keeps its host name if the cloud gives none. A node IP that the kubelet was given (--node-ip, as the annotation
-// alpha.kubernetes.io/provided-node-ip says) is first, and is the only address of its type. Duplicates are dropped. The API server refuses a status
-// that has a type with an address twice (ValidateNodeUpdate), and checks nothing else about addresses.
+// The node keeps its host name if the cloud gives none. A node IP of the kubelet comes first, and is the only address of its type. The kubelet gets
+// it by --node-ip, and shows it in the annotation alpha.kubernetes.io/provided-node-ip. Duplicates are dropped. The API server refuses a status with
+// the same type and address twice (ValidateNodeUpdate), and checks nothing else about addresses.
 func desireAddresses(node *corev1.Node, said []corev1.NodeAddress, initializes bool) ([]corev1.NodeAddress, error) {
 	cloud, err := validAddresses(said)
 	if err != nil {

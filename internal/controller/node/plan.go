@@ -23,8 +23,7 @@ type plan struct {
 	unknown []string
 }
 
-// The fields of a node that we write, as JSON pointers. The escaped key follows the pointer of a label or an annotation, and the index follows the
-// pointer of a taint.
+// The fields of a node that we write, as JSON pointers. The escaped key of a label or an annotation, or the index of a taint, follows its pointer.
 const (
 	fieldAddresses   = "/status/addresses"
 	fieldLabels      = "/metadata/labels"
@@ -38,8 +37,8 @@ type action struct {
 	target target
 	// after is the node as it shall be, but for what other actions write. It shares with the node before what this one does not write.
 	after *corev1.Node
-	// patch is the difference. It tests everything that it depends on. It therefore takes effect only on the node it was planned for, and only while
-	// no other writer has changed the same fields.
+	// patch is the difference. It tests everything that it depends on. It takes effect only on the node it was planned for, and only if no other
+	// writer changed the same fields.
 	patch jsonpatch.Patch
 }
 

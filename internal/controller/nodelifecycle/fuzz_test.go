@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// FuzzDeletionLog puts arbitrary text where deletions are recorded. The controller either reads a record without deletions in the future, or fails
-// with an error that says what to do. The limit never works without its record.
+// FuzzDeletionLog puts arbitrary text where deletions are recorded. The controller reads a record without deletions in the future, or returns an
+// error that says what to do. The limit never works without its record.
 func FuzzDeletionLog(f *testing.F) {
 	at := today.Add(-time.Minute).Format(time.RFC3339)
 	for _, noted := range []string{

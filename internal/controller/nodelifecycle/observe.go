@@ -57,7 +57,7 @@ type observation struct {
 	answered, failed int
 	// unanswered are the nodes that were asked for one by one and for which an error came.
 	unanswered []instances.Answer
-	// err is the error about the nodes whose last answer was an error, or nil if there are no such nodes.
+	// err is the error about the nodes whose last answer was an error. Without such nodes it is nil.
 	err error
 }
 

@@ -84,7 +84,7 @@ func TestANodeDoesNotWaitForTheWritesOfOthers(t *testing.T) {
 	}
 }
 
-// longestBesideStuck returns how long a node takes at most, over the times at which it may go silent between two passes. For each stuck node two
+// longestBesideStuck returns how long a node takes at most, over all moments between two passes at which it may go silent. For each stuck node two
 // writes hang: the write of the condition that it shows, and another one.
 func longestBesideStuck(t *testing.T, name string, stuck []string, since time.Duration) (most time.Duration) {
 	t.Helper()

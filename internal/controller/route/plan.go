@@ -247,8 +247,8 @@ func (p *planner) fulfill() (creations []action) {
 	return creations
 }
 
-// offer returns the routes to create for nodes that are presumed to be ours. It creates a route to a pod CIDR only if no route that stays leads there
-// and no other node has it. An existing route may belong to another owner.
+// offer returns the routes to create for nodes that are presumed to be ours. A pod CIDR gets a route only if no remaining route leads there and no
+// other node has it. An existing route may belong to another owner.
 func (p *planner) offer(stay []*cloudprovider.Route) (creations []action) {
 	for i := range p.presumed {
 		w := &p.presumed[i]

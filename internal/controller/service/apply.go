@@ -151,9 +151,8 @@ func (a *applier) exists(ctx context.Context, service *corev1.Service) (bool, er
 	return exists, err
 }
 
-// write writes to the Service. All that we own of it, the finalizer included, is within reach of the subresource status, so
-// that one write takes one right and changes all of it at once. The patch names the UID: a Service that was deleted and has
-// come back under its name is not touched.
+// write writes to the Service. The subresource status covers all that we own of it, the finalizer included. One write therefore needs one right and
+// changes everything at once. The patch names the UID: it does not touch a Service that was deleted and created again with the same name.
 func (a *applier) write(ctx context.Context, act action) (result, error) {
 	ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
 	defer cancel()
@@ -215,8 +214,8 @@ func withCondition(conditions []metav1.Condition, ready *metav1.Condition) []met
 	return result
 }
 
-// clusterUID is the UID of the Service kubernetes in the namespace default, which every API server makes for itself. Unlike that
-// of a namespace, it can be read with the rights that a cloud controller manager has anyway.
+// clusterUID is the UID of the Service kubernetes in the namespace default, which every API server makes for itself. The usual rights of a cloud
+// controller manager suffice to read it, which is not true of the UID of a namespace.
 func clusterUID(reader client.Reader) func(context.Context) types.UID {
 	return func(ctx context.Context) types.UID {
 		var service corev1.Service

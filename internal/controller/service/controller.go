@@ -1,10 +1,10 @@
 // Package service is the service controller. It gives Services of type LoadBalancer their load balancer in the cloud, keeps the
 // nodes behind it and what the Service shows of it up to date, and takes it away again.
 //
-// Data flows one way. A Service's name enters the queue by a watch event (here), a change of the nodes (targets.go) or a comparison with the cloud
-// (drift.go). reconcile.go makes a pass and collects what is known. desired.go and plan.go decide what to write, and apply.go calls the plugin and
-// the API server. Writes pass the write limiter of the package writelimit. Only state.go remembers the outcome and says when to retry a Service.
-// events.go reports the outcome and changes nothing; reasons.go names failures.
+// Data flows one way. Three things put a Service's name into the queue: a watch event (here), a change of the nodes (targets.go), or a comparison
+// with the cloud (drift.go). reconcile.go makes a pass and collects what is known. desired.go and plan.go decide what to write, and apply.go calls
+// the plugin and the API server. Writes pass the write limiter of the package writelimit. Only state.go remembers the outcome and says when to retry
+// a Service. events.go reports the outcome and changes nothing; reasons.go names failures.
 package service
 
 import (

@@ -55,8 +55,8 @@ type driftCheck struct {
 	enqueue func(types.NamespacedName, int)
 	// orphans looks for what belongs to no Service.
 	orphans *orphancheck.LoadBalancers
-	// listedAt is when the load balancers were listed last, lookedAt when there was time for a look at a single one, and missing are those
-	// that the list lacked. Only run uses them.
+	// listedAt is when the load balancers were listed last, and lookedAt when there was time for a look at a single one. missing are the load
+	// balancers that the list lacked. Only run uses them.
 	listedAt, lookedAt time.Time
 	missing            map[types.NamespacedName]bool
 	failures           kit.FailureLog

@@ -19,8 +19,8 @@ import (
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
-// The priorities in the queue of the controller and in the write limiter. Work that a user waits for comes before a refresh. A pass that the write
-// limiter has admitted comes before all others in the queue, and has no priority in the limiter.
+// The priorities in the queue of the controller and in the write limiter. Work that a user waits for comes before a refresh. In the queue, a pass
+// that the write limiter has admitted comes before all others. It has no priority in the limiter.
 const (
 	priorityAdmitted = 1000
 	priorityRemove   = 100
@@ -193,7 +193,7 @@ func (r *reconciler) leaveAlone(ctx context.Context, p *pass, err error) reconci
 	return reconcile.Result{}
 }
 
-// again has a pass made again after a while, with its own priority instead of the priority of an admitted pass.
+// again repeats a pass after a while, with its own priority instead of the priority of an admitted pass.
 func (p *pass) again(after time.Duration) reconcile.Result {
 	return reconcile.Result{RequeueAfter: after, Priority: &p.priority}
 }
@@ -493,7 +493,7 @@ func (r *reconciler) failed(ctx context.Context, p *pass, err error) time.Durati
 	return delay
 }
 
-// onlyTargetsFailed counts, logs and remembers that the targets could not be changed, and sends events as sparingly as for other failures. The
+// onlyTargetsFailed counts, logs and remembers that the targets could not be changed. It sends events as sparingly as for other failures. The
 // condition keeps the Service's own failure. It returns the pause before the next try.
 func (r *reconciler) onlyTargetsFailed(ctx context.Context, p *pass, err error) time.Duration {
 	reason := reasonOf(err)

@@ -48,8 +48,8 @@ func (p *parameter) untaken(name string) []string {
 	return names
 }
 
-// Decode reads a request's parameters into an input of the SDK, which is a pointer to a struct, and returns the names of those
-// that have no place there. Action and Version are left out.
+// Decode reads a request's parameters into an input of the SDK, which is a pointer to a struct. It returns the names of parameters without a place
+// there. Action and Version are left out.
 func (p Protocol) Decode(form url.Values, into any) (unknown []string, err error) {
 	form = maps.Clone(form)
 	form.Del("Action")
