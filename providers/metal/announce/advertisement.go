@@ -288,8 +288,8 @@ func (a *advertiser) conclude(table routing.Table, prefix netip.Prefix, state mo
 	return state
 }
 
-// split returns the advertisements that announce an address to a group by itself, and whether any does so, if only as a part of a
-// prefix. Those that announce a prefix are remembered for it. Without any advertisement in the section there is one for all: everyNode.
+// split returns the advertisements that announce an address to a group by itself, and whether any does so, if only as a part of a prefix.
+// It remembers the advertisements of a prefix for that prefix. A section without advertisements has one for all: everyNode.
 func (a *advertiser) split(group int, prefix netip.Prefix, pool string, selecting []int, services []model.Service) ([]int, bool) {
 	if a.groups[group].Advertisements == nil {
 		return []int{everyNode}, true

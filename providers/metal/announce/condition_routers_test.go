@@ -248,7 +248,7 @@ func TestConditionFollowsSessions(t *testing.T) {
 	})
 }
 
-// TestSegmentIsEnough has nobody but a host that answers ARP.
+// TestSegmentIsEnough has no router with a session, only a host that answers ARP.
 func TestSegmentIsEnough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriting(t, 1, routersOf(silent))
@@ -362,8 +362,8 @@ func TestDeliveryToSomePeers(t *testing.T) {
 	}
 }
 
-// TestRoutersOfOthers has routers with which only other replicas have sessions: of an address that is for one of them, the leader does not
-// say that nobody has it.
+// TestRoutersOfOthers has routers with which only other replicas have sessions. The leader does not report NoSession for an address of one
+// of them.
 func TestRoutersOfOthers(t *testing.T) {
 	const hops = "192.0.0.0 is announced with 1 next hop"
 	with := func(elsewhere int, whys ...string) []Router {

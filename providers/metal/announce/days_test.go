@@ -328,7 +328,7 @@ func (r *rack) follow(before, after table, judged []bool, killed bool) {
 	r.t.Helper()
 	for began := time.Now(); time.Since(began) < followed; time.Sleep(250 * time.Millisecond) {
 		for i, router := range r.routers {
-			if !judged[i] || !r.judged(router) || killed && len(router.down) > 0 { // the only session may be that of the replica that was killed
+			if !judged[i] || !r.judged(router) || killed && len(router.down) > 0 { // the killed replica may have had the only session
 				continue
 			}
 			has := router.table(r.replicas)
@@ -350,8 +350,8 @@ func (r *rack) fail(format string, args ...any) {
 
 // For days things happen to a rack with two replicas and two routers, by chance: nodes die, return, are excluded; Services come, go, move
 // and change policy; sessions end and return; replicas are killed and replaced, and so is the leader, which gives addresses; the config is
-// read again. No two Services have one address, none changes, and soon after each event the table of each router is that of a simple
-// model: with the nodes that live and take part, and with none that is foreign. What is announced changes no more often than things happen.
+// read again. No two Services have one address, and no address changes. Soon after each event the table of each router equals the table of
+// a simple model: it has the nodes that live and take part, and no foreign node. Announcements change no more often than things happen.
 func TestRoutersForDays(t *testing.T) {
 	t.Logf("-seed %d", *daysSeed)
 	synctest.Test(t, func(t *testing.T) {

@@ -56,7 +56,7 @@ type Input struct {
 	Blind bool
 	// Unproven says that no kube-proxy has ever answered where it is asked: that a node refuses connections there says nothing.
 	Unproven bool
-	// PoolOf returns the name of the pool that an address is of; empty if it is of none any more.
+	// PoolOf returns the name of the pool that an address is of; empty if it is no longer in any.
 	PoolOf func(netip.Addr) string
 	// PoolOverlap returns the name of a pool with addresses in a range, or empty if no pool has any.
 	PoolOverlap func(netip.Prefix) string
@@ -277,8 +277,9 @@ func (in Input) owners() map[netip.Addr]string {
 	return owners
 }
 
-// onSegment returns the next hop of an address for the hosts of its own network, invalid if there is none. All traffic of an address
-// goes to one node, chosen among those that have any InternalIP on the network, and at that. Segments are the nodes of each network.
+// onSegment returns the next hop of an address for the hosts of its own network, invalid if there is none. All traffic of an address goes
+// to one node. It is chosen among the nodes with an InternalIP on the network, and that InternalIP is the next hop. Segments are the nodes
+// of each network.
 func (in Input) onSegment(addr netip.Addr, services []model.Service, nodes map[string]model.NodeState,
 	segments map[segment][model.Families]hops) netip.Addr {
 	nodeSelectors, rules := in.segmentsOf(addr, services)
@@ -472,8 +473,8 @@ func (in Input) announce(addr netip.Addr, services []model.Service, hops *hops, 
 	return state
 }
 
-// clusterHops returns the nodes that take traffic of a Service with policy Cluster: all that work, as kube-proxy passes on what
-// it has no endpoint for. Without any endpoint nothing is announced, so that another cluster with the same address gets it all.
+// clusterHops returns the nodes that take traffic of a Service with policy Cluster: all that work, as kube-proxy passes on what it has no
+// endpoint for. Without any endpoint nothing is announced: all traffic then goes to another cluster with the same address.
 func clusterHops(endpoints model.Endpoints, hops *hops) (candidates, model.AddressState) {
 	switch {
 	case !endpoints.Any:

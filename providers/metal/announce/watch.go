@@ -208,7 +208,7 @@ func (c *clusterState) deleteSlice(object *discoveryv1.EndpointSlice) {
 	c.forgetSlice(keyOf(object.Namespace, object.Labels[discoveryv1.LabelServiceName]), object.Name)
 }
 
-// forgetSlice is called with the lock held. Nobody moves a slice to another Service: its controller sets the label, and makes a
+// forgetSlice is called with the lock held. A slice never moves to another Service: the controller of slices sets the label, and makes a
 // new slice for each Service.
 func (c *clusterState) forgetSlice(service types.NamespacedName, name string) {
 	if _, found := c.slices[service][name]; !found {

@@ -67,9 +67,9 @@ type progress struct {
 // observe takes what has been sent to each router by now, and returns what is still missing; nil when the table has been handed over,
 // and from then on.
 //
-// It is handed over when every router has it, or at least one has received something and the others have been waited for: one may be
-// away, or be so slow, or the table change so often, that there is always something to be sent. A replica that no router listens to
-// replaces nobody, however long it waits. Without any router there is nothing to wait for.
+// It is handed over when every router has it, or at least one has received something and the others have been waited for. A router may be
+// away or slow, or the table may change so often that there is always something to send. A replica that no router listens to replaces no
+// other replica, however long it waits. Without any router there is nothing to wait for.
 func (h *handover) observe(now time.Time, seen map[string]transmission) error {
 	if h.done {
 		return nil

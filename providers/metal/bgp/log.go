@@ -35,7 +35,7 @@ type handler struct {
 	peer netip.Addr
 }
 
-// Enabled lets pass what somebody reads. What the library says about single routers is read for explanations.
+// Enabled lets records pass that are logged. It also lets pass what the library says about single routers, for explanations.
 func (h handler) Enabled(_ context.Context, level slog.Level) bool {
 	return level >= slog.LevelInfo || h.peer.IsValid() || h.bridge.to.V(debugVerbosity).Enabled()
 }

@@ -92,8 +92,8 @@ func partOf(peer *config.BGPPeer, labels map[string]string) part {
 	return leaves
 }
 
-// ownLabels returns the labels of this replica's node if some router needs them, as known as they are. Where the node is not known
-// any more, the labels stay what they were: a Node that is gone for a moment ends no session.
+// ownLabels returns the labels of this replica's node if some router needs them, as far as they are known. While the node is unknown, the
+// labels stay what they were: a Node that is gone for a moment ends no session.
 func (m Machine) ownLabels(section *config.BGP, before map[string]string) (map[string]string, error) {
 	if !slices.ContainsFunc(section.Peers, func(peer config.BGPPeer) bool { return len(peer.NodeSelectors) > 0 }) {
 		return nil, nil

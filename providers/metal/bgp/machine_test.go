@@ -31,7 +31,7 @@ func TestSourceSubnet(t *testing.T) {
 	unlisted := func() ([]netip.Addr, error) { return nil, errors.New("netlink is away") }
 	type look struct {
 		addresses func() ([]netip.Addr, error)
-		// source is that of the session; empty for no session, which problem explains.
+		// source is the session's own address; empty for no session, which problem explains.
 		source, problem string
 	}
 	for name, looks := range map[string][]look{
@@ -132,7 +132,7 @@ func TestNodeSelectors(t *testing.T) {
 	unknown := func() (map[string]string, error) { return nil, errors.New("no node has this name") }
 	type look struct {
 		labels func() (map[string]string, error)
-		// sessions are those that there are, listed are all that the status shows, and missing are those with a problem.
+		// sessions are the sessions of the replica, listed are all that the status shows, and missing are the routers with a problem.
 		sessions, listed, missing string
 	}
 	for name, looks := range map[string][]look{
@@ -183,7 +183,7 @@ func TestNodeSelectors(t *testing.T) {
 	}
 }
 
-// TestRoutersOfOneAddress has the router of each rack at the same address: a replica has a session with that of its rack.
+// TestRoutersOfOneAddress has the router of each rack at the same address: a replica has a session with the router of its own rack.
 func TestRoutersOfOneAddress(t *testing.T) {
 	section := selected()
 	section.Peers[1].Address, section.Peers[1].ASN = section.Peers[0].Address, section.Peers[0].ASN+1
@@ -274,7 +274,7 @@ func TestNoSessionByChoice(t *testing.T) {
 	}
 }
 
-// TestUnknownNodeIsNotReady has a replica that does not find its node replace nobody.
+// TestUnknownNodeIsNotReady has a replica that does not find its node: it replaces no other replica.
 func TestUnknownNodeIsNotReady(t *testing.T) {
 	only := selected()
 	only.Peers = only.Peers[:2]

@@ -44,7 +44,7 @@ func (c collector) Describe(descriptions chan<- *prometheus.Desc) {
 }
 
 // peers returns the sessions of a replica that is to have them. In mode GracefulRestart a standby is to have none: shown as down, they
-// could not be distinguished from those that are missing.
+// would look like missing sessions.
 func (c collector) peers() []PeerStatus {
 	if c.speaker.options.Config.Mode == config.GracefulRestart && c.speaker.running.Load() == nil {
 		return nil

@@ -78,18 +78,18 @@ func (e *encoder) path(p path, withdrawal bool) (*apiutil.Path, error) {
 	}, nil
 }
 
-// age returns when the library is to take a path for received, in seconds since 1970. Of paths that are equal otherwise it prefers the oldest,
-// and sends that one to a router without ADD-PATH. So that such routers do not send everything to one node, each destination prefers another
-// next hop, by rendezvous hashing: every replica prefers the same one, and a next hop that goes or comes moves no other destination. The age
-// is compared within this process only, and no router sees it. See ADR 91.
+// age returns when the library is to take a path for received, in seconds since 1970. Of paths that are equal otherwise it prefers the
+// oldest, and sends that one to a router without ADD-PATH. Each destination prefers another next hop, by rendezvous hashing: such a router
+// would otherwise send everything to one node. Every replica prefers the same next hop, and a next hop that goes or comes moves no other
+// destination. The age is compared within this process only, and no router sees it. See ADR 91.
 func age(p path) int64 {
 	prefix, hop := p.prefix.Addr().As16(), p.hop.addr.As16()
 	return math.MaxUint32 - int64(routing.Hash(string(prefix[:])+string(byte(p.prefix.Bits()))+string(hop[:]))>>32)
 }
 
-// origin returns the attribute by which routers prefer the paths of a replica that sees to those of one that does not (RFC 4271
-// section 9.1.2.2). It is compared after local preference and the length of the AS path, so it decides among replicas of one
-// cluster only, not between clusters that announce the same address with other preferences. See ADR 90.
+// origin returns the attribute by which routers prefer the paths of a replica that sees to the paths of a replica that does not (RFC 4271
+// section 9.1.2.2). Routers compare it after local preference and the length of the AS path. So it decides among replicas of one cluster
+// only, not between clusters that announce the same address with other preferences. See ADR 90.
 func origin(uncertain bool) bgp.PathAttributeInterface {
 	if uncertain {
 		return bgp.NewPathAttributeOrigin(bgp.BGP_ORIGIN_ATTR_TYPE_INCOMPLETE)

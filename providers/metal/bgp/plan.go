@@ -71,8 +71,8 @@ type step struct {
 	after map[netip.Prefix]destination
 }
 
-// planRoutes returns how to get from what is announced to a table, with attributes as they are now, by pool. Destinations that
-// lose a next hop come first, because what is sent there may be lost; else the order is that of the addresses.
+// planRoutes returns how to get from what is announced to a table, with attributes as they are now, by pool. Destinations that lose a next
+// hop come first, because what is sent there may be lost. Otherwise the order is by address.
 func planRoutes(announced map[netip.Prefix]destination, want routing.Table, attributes func(pool string) string) []step {
 	var losing, gaining []netip.Prefix
 	changed := map[netip.Prefix]destination{}
@@ -127,8 +127,8 @@ func planStep(prefixes []netip.Prefix, announced, changed map[netip.Prefix]desti
 	return s
 }
 
-// successor returns what is to be announced of a route. A next hop keeps its number; a new one gets the lowest that nobody has
-// had before it, so the path which it adds does not take the place of one that is yet to be withdrawn.
+// successor returns what is to be announced of a route. A next hop keeps its number; a new one gets the lowest that no next hop had before.
+// So the path which it adds does not take the place of one that is yet to be withdrawn.
 func successor(before destination, route routing.Route, attributes string) destination {
 	kept := route.NextHops[:min(len(route.NextHops), maxNextHops)]
 	after := destination{
@@ -210,7 +210,7 @@ type timers struct {
 	bfdTransmit, bfdReceive, bfdMultiplier uint32
 }
 
-// neighborPlan is how to get from the routers that there are to those that are wanted.
+// neighborPlan is how to get from the present routers to the wanted ones.
 type neighborPlan struct {
 	// remove and add end and begin sessions; a router that is in both gets a new one.
 	remove, add []neighbor
@@ -222,7 +222,7 @@ type neighborPlan struct {
 	policy bool
 }
 
-// planNeighbors compares the routers that there are with those that are wanted, by address. The plan is in the order of these.
+// planNeighbors compares the present routers with the wanted ones, by address. The plan is in the order of addresses.
 func planNeighbors(have, want map[netip.Addr]neighbor) neighborPlan {
 	var plan neighborPlan
 	all := maps.Clone(want)

@@ -28,7 +28,7 @@ func route(prefix netip.Prefix, pool string, nextHops ...netip.Addr) routing.Rou
 
 func plain(string) string { return "" }
 
-// addresses compares what has fields of its own that nobody sees.
+// addresses compares netip types, whose fields are not exported.
 var addresses = cmp.Options{cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})}
 
 // run does to a router's table what a plan says, path by path, and fails when a destination that has paths before and after

@@ -12,7 +12,7 @@ type Problem string
 
 // The problems of a session that is not up, or was not the last time.
 const (
-	// NoAnswer says that nobody answers at the router's address, or that both sides do not agree on a password.
+	// NoAnswer says that no host answers at the router's address, or that both sides do not agree on a password.
 	NoAnswer Problem = "NoAnswer"
 	// ConnectionRefused says that nothing listens at the router's address.
 	ConnectionRefused Problem = "ConnectionRefused"

@@ -141,7 +141,7 @@ func serve(in io.Reader, out io.Writer) error {
 	}
 }
 
-// goroutinesOfTheLibrary waits for the library's goroutines to end, up to a minute, and returns those that do not.
+// goroutinesOfTheLibrary waits up to a minute for the library's goroutines to end, and returns the ones that do not.
 func goroutinesOfTheLibrary() string {
 	buffer := make([]byte, 1<<20)
 	var left []string

@@ -15,7 +15,7 @@ import (
 // that takes several: it looks whether ADD-PATH was negotiated for the family that such a table has in the library. What is
 // announced while the session is up it sends as it should. So what is announced is announced again when a session has begun.
 
-// beginnings remember the groups with routers whose sessions have begun since somebody looked. It is safe for concurrent use.
+// beginnings remember the groups with routers whose sessions have begun since the last take. It is safe for concurrent use.
 type beginnings struct {
 	// some has room for one notice.
 	some chan struct{}
@@ -35,7 +35,7 @@ func (b *beginnings) add(group string) {
 	b.groups[group] = true
 	select {
 	case b.some <- struct{}{}:
-	default: // somebody is going to look anyway
+	default: // a notice is waiting already
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// internal is the autonomous system of the speakers and of FRR, external that of BIRD.
+	// internal is the autonomous system of the speakers and of FRR. BIRD has external.
 	internal, external = 64512, 64513
 )
 

@@ -39,7 +39,7 @@ func speakerWith(t *testing.T, options Options) *Speaker {
 		local := router
 		local.Address, local.HoldTime.Duration, local.KeepaliveTime.Duration = "127.0.0.1", 9*time.Second, 3*time.Second
 		options.Config = configured(local)
-		options.Config.Peers[0].Port = 1 // nobody listens there
+		options.Config.Peers[0].Port = 1 // no process listens there
 	}
 	speaker, err := New(options)
 	if err != nil {

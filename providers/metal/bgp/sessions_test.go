@@ -225,7 +225,7 @@ func TestBFD(t *testing.T) {
 	for _, r := range []*router.Router{l.frr, l.bird} {
 		poll.Until(t, "BFD is up on "+string(r.Kind), func(context.Context) error { return bfdUp(r) })
 	}
-	// Nothing gets through any more, and nobody says so.
+	// Packets no longer get through, and no link goes down.
 	sandbox.Command(t, "ip", "link", "set", "vethspeaker", "nomaster")
 	l.converges(t, "cut off, long before the hold time", nil)
 	says(t, p, "frr", "BFD")

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// A router without ADD-PATH is sent the best path of each destination. The library puts together what waits to be sent, and sends withdrawals
-// first, then the announcements in no order. Of one path it sends the last state only; but when the best path of a destination changes twice
-// meanwhile, that is two paths to it, and the router may keep the first of them. A step changes each best path once (see encode), but steps
-// follow each other. So what such a router has is sent to it again after a change, when nothing waits to be sent any more.
+// A router without ADD-PATH is sent the best path of each destination. The library puts together what waits to be sent, and sends
+// withdrawals first, then the announcements in no order. Of one path it sends the last state only; but when the best path of a destination
+// changes twice meanwhile, that is two paths to it, and the router may keep the first of them. A step changes each best path once (see
+// encode), but steps follow each other. So such a router is sent everything again after a change, when nothing else waits to be sent.
 
 // singlePathDelay is how long after a change routers without ADD-PATH are sent everything again. It is longer than what was announced waits
 // in the library, on a busy machine, too.

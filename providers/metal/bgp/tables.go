@@ -141,7 +141,7 @@ func (s *Speaker) record(group string, done step) {
 	}
 }
 
-// clean empties the tables that no router is served from any more, and removes them. Callers hold the lock.
+// clean empties the tables that no longer serve a router, and removes them. Callers hold the lock.
 func (s *Speaker) clean(ctx context.Context) error {
 	library, served := s.running.Load(), s.settings.served()
 	var errs []error

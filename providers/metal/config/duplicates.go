@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateBMCs returns an error for each machine whose BMC is that of another machine as well, and names both. Such a line was
-// copied: what the controller says of one machine would be believed of the other. A Redfish service may have the systems of
-// several machines, and then the systemID of each says which.
+// validateBMCs returns an error for each machine that has the same BMC as another machine, and names both. Such a line was copied: what the
+// controller says of one machine would be believed of the other. A Redfish service may have the systems of several machines, and then the
+// systemID of each says which.
 func validateBMCs(machines []Machine) field.ErrorList {
 	var errs field.ErrorList
 	known := map[string][]*Machine{}

@@ -15,7 +15,7 @@ func inventoryOf(machines ...string) string {
 	return text
 }
 
-// Two machines never have one BMC: one line was copied, and the power of one machine would be taken for that of the other.
+// Two machines never have one BMC: one line was copied, and the controller would report the power of one machine for the other.
 func TestBMCsAreUnique(t *testing.T) {
 	const firstUUID = "systemUUID: 00112233-4455-6677-8899-aabbccddeeff, "
 	const otherUUID = "systemUUID: 30112233-4455-6677-8899-aabbccddeeff, "

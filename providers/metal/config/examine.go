@@ -18,8 +18,8 @@ type Examination struct {
 	Errors field.ErrorList
 	// Warnings are what Load takes although it is hardly meant, and what cannot be known here.
 	Warnings []Warning
-	// Files are the files that the config names and that are read later, such as those of passwords, in the order of their fields.
-	// Those that inventory.paths names are not among them: they are a part of the config, and Errors says what is wrong with them.
+	// Files are the files that the config names and that are read later, such as files of passwords, in the order of their fields. The
+	// files of inventory.paths are not among them: they are a part of the config, and Errors says what is wrong with them.
 	Files []NamedFile
 }
 

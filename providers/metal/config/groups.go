@@ -12,14 +12,14 @@ import (
 // the same attributes. See ADR 69.
 type PeerGroup struct {
 	// Name is empty for the peers that no advertisement names, that have no subnets of next hops of their own, and that hash by more than
-	// the source address. It is the lowest address of the peers in any other group, so that it stays when others come, with the
-	// name of the peer if another one has the address too.
+	// the source address. Any other group is named after the lowest address of its peers, and stays so when other groups come. If another
+	// peer has that address too, the name of the peer follows.
 	Name string
 	// Peers are their names, in the order of the section.
 	Peers []string
 	// Subnets are where their next hops are. Of a family that has none there any address will do.
 	Subnets []netip.Prefix
-	// Advertisements are those that apply, by their place in the section. Nil means that everything is announced.
+	// Advertisements are the advertisements for the group, by their place in the section. Nil means that everything is announced.
 	Advertisements []int
 	// HashesBySource says that the peers choose among next hops by the source address alone.
 	HashesBySource bool

@@ -19,7 +19,7 @@ type Source = configsource.Source[CloudConfig]
 // format is how it is read, and what of a change a running process takes.
 var format = configsource.Format[CloudConfig]{Provider: "metal", Read: read, ValidateChange: ValidateChange}
 
-// Open loads the cloud config that a provider's factory is given, and follows it as configsource.Open says. The error is that of Load.
+// Open loads the cloud config that a provider's factory is given, and follows it as configsource.Open says. It fails as Load does.
 func Open(from io.Reader) (*Source, error) { return configsource.Open(format, from) }
 
 // OpenFile loads the cloud config at path, as Open does with a file.
@@ -100,8 +100,7 @@ func parseList(data []byte, shown, dir string, defaults MachineDefaults) ([]Mach
 	return list.Machines, errs
 }
 
-// withoutUnknownValues leaves out the values of unknown fields: somebody may have tried to write a password there, and errors are
-// logged.
+// withoutUnknownValues leaves out the values of unknown fields: the operator may have meant to set a password, and errors are logged.
 func withoutUnknownValues(errs field.ErrorList) field.ErrorList {
 	for _, err := range errs {
 		if strings.HasPrefix(err.Detail, strict.UnknownField) {

@@ -113,7 +113,7 @@ type NodeGroupLease struct {
 	Name string `json:"name,omitempty"`
 }
 
-// Selects reports whether a machine is one of those that are meant.
+// Selects reports whether a machine is selected.
 func (s *MachineSelector) Selects(m *Machine) bool {
 	for key, value := range s.Labels {
 		if has, ok := m.Labels[key]; !ok || has != value {
@@ -237,7 +237,8 @@ func (s *MachineSelector) validate(at *field.Path, machines []Machine) field.Err
 	return errs
 }
 
-// validateGrouped returns why a machine cannot be one of a group: nothing turns it on and off, or nobody could tell whose BMC it is.
+// validateGrouped returns why a machine cannot be one of a group: nothing turns it on and off, or its BMC cannot be told from another
+// machine's.
 func (m *Machine) validateGrouped(group string) field.ErrorList {
 	at := field.NewPath(m.Origin)
 	if m.BMC == nil {

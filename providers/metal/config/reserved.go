@@ -13,14 +13,14 @@ import (
 // maxNamed is how many addresses an error names that a range must not hold: a range may hold those of all machines.
 const maxNamed = 3
 
-// reserved is an address that is somebody's, so that no load balancer may have it.
+// reserved is an address with an owner: no load balancer may have it.
 type reserved struct {
 	address netip.Addr
 	owner   string
 }
 
-// reserved returns the addresses that the config says are somebody's: those of machines, of their management controllers and of
-// routers. The CIDRs of pods do not stand in the config.
+// reserved returns the addresses that have an owner by the config: machines, their management controllers and routers. The CIDRs of pods do
+// not stand in the config.
 func (c *CloudConfig) reserved() []reserved {
 	var all []reserved
 	add := func(text, owner string) {

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateUUID refuses what is no UUID, and those that firmware reports when it has none: many machines share them.
+// validateUUID refuses what is no UUID, and the values that firmware reports when it has none: many machines share them.
 func validateUUID(path *field.Path, value string) field.ErrorList {
 	parsed, err := uuid.Parse(value)
 	switch {
@@ -35,7 +35,7 @@ func CanonicalUUID(value string) (string, bool) {
 	return min(parsed.String(), swapped.String()), true
 }
 
-// placeholders are UUIDs that many boards have: none, all bits, and those that makers of firmware leave for others to fill in.
+// placeholders are UUIDs that many boards have: none, all bits, and the ones that makers of firmware leave for others to fill in.
 var placeholders = []string{
 	"00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff",
 	"03000200-0400-0500-0006-000700080009", "12345678-1234-5678-90ab-cddeefaabbcc",

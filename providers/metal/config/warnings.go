@@ -51,7 +51,7 @@ func (c *CloudConfig) warnOfSections(found *warnings) {
 	}
 }
 
-// warnOfPools says which pools nobody gets addresses of, and which are not announced.
+// warnOfPools warns if no pool assigns addresses by itself, if l2 names a pool that does not exist, and if a pool is not announced.
 func (c *CloudConfig) warnOfPools(found *warnings) {
 	at, known, automatic := field.NewPath("pools"), map[string]bool{}, false
 	for i := range c.Pools {
@@ -105,7 +105,7 @@ func (c *CloudConfig) warnOfMachines(found *warnings) {
 	}
 }
 
-// warn says what of the section has no effect or another one than somebody may think.
+// warn says which settings of the section have no effect, or another one than the operator may expect.
 func (b *BGP) warn(found *warnings, path *field.Path) {
 	external := true
 	for i := range b.Peers {

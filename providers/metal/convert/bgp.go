@@ -86,7 +86,7 @@ func (c *conversion) usualASN() uint32 {
 // ownASN is the autonomous system that the speaker has for a peer.
 func (p *bgpPeer) ownASN() uint32 { return cmp.Or(p.Spec.LocalASN, p.Spec.MyASN) }
 
-// unused notes the profiles and communities that are not in the config: those that no peer names, and all without a section bgp.
+// unused notes the profiles and communities that are not in the config: profiles that no peer names, and all without a section bgp.
 func (c *conversion) unused() {
 	for i := range c.from.bfd {
 		name := c.from.bfd[i].Metadata.Name

@@ -146,7 +146,7 @@ func (c *conversion) password(from *bgpPeer, note note) string {
 	return ""
 }
 
-// convertTimers converts the times of a session. Those that are out of our bounds are noted, and the default holds.
+// convertTimers converts the times of a session. A time out of our bounds is noted, and the default holds.
 func convertTimers(made *config.BGPPeer, from *bgpPeer, note note) {
 	hold, keepalive := from.Spec.HoldTime, from.Spec.KeepaliveTime
 	if hold == nil && keepalive != nil { // as MetalLB has it

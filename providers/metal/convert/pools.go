@@ -21,7 +21,7 @@ func (c *conversion) convertPools() {
 	base := firstPriority
 	for i := range c.from.pools {
 		if allocation := c.from.pools[i].Spec.ServiceAllocation; allocation != nil {
-			base = max(base, allocation.Priority+1) // those that have none come last, and have 0 here too
+			base = max(base, allocation.Priority+1) // pools that have none come last, and have 0 here too
 		}
 	}
 	for i := range c.from.pools {

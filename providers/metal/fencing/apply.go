@@ -22,7 +22,7 @@ const (
 	ReasonFenced = "MachineFenced"
 	// ReasonFencingFailed says that the machine could not be turned off, or that this is not confirmed. It is a warning.
 	ReasonFencingFailed = "FencingFailed"
-	// ReasonFencingHeld says why the machine of a silent node is not turned off before somebody does something. It is a warning.
+	// ReasonFencingHeld says why the machine of a silent node is not turned off before the operator acts. It is a warning.
 	ReasonFencingHeld = "FencingHeld"
 )
 

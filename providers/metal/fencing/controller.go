@@ -328,7 +328,7 @@ func (c *Controller) finish(ctx context.Context, action action, err error) {
 	}
 }
 
-// say records on nodes why their machines are not turned off, where that stays until somebody does something.
+// say records on nodes why their machines are not turned off, if that stays until the operator acts.
 func (c *Controller) say(present []*v1.Node, held map[string]hold) {
 	recorded := map[types.UID]hold{}
 	for _, node := range present {

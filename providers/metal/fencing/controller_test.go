@@ -214,8 +214,8 @@ func (f *fixture) event(prefix string) {
 	}
 }
 
-// One controller hangs forever. The machine of the other silent node is turned off all the same, confirmed and marked; those of all
-// others run on. A machine that somebody turns on again is left alone, and once its node is ready it is as before.
+// One controller hangs forever. The machine of the other silent node is turned off all the same, confirmed and marked; the machines of all
+// other nodes run on. A machine that an operator turns on again is left alone, and once its node is ready it is as before.
 func TestSilentMachinesAreTurnedOff(t *testing.T) {
 	f := start(t)
 	f.hang["a-hangs"] = true

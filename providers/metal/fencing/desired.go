@@ -33,7 +33,7 @@ type Settings struct {
 // Machine is what the inventory says of a machine.
 type Machine struct {
 	ID, ProviderID string
-	// ControlPlane says that its labels make it one of the control plane, and Maintenance that somebody works on it.
+	// ControlPlane says that its labels make it one of the control plane, and Maintenance that it is under maintenance.
 	ControlPlane, Maintenance bool
 }
 
@@ -163,7 +163,7 @@ func twinsOf(claims map[string][]string) map[string][]string {
 // hold is why a machine is not turned off.
 type hold string
 
-// The holds, in the order in which they are looked at. The first ones stay until somebody does something.
+// The holds, in the order in which they are looked at. The first ones stay until the operator acts.
 const (
 	notHeld         hold = ""
 	heldExcluded    hold = "excluded"

@@ -60,8 +60,8 @@ func (a *httpAsker) connect(ctx context.Context, at netip.AddrPort, timeout time
 	return welcoming
 }
 
-// unanswered says what an error means: the kernel of a machine that lives refuses connections to a port at which nobody listens, and
-// resets or ends those of a process that ends. All else may be the network.
+// unanswered says what an error means. The kernel of a machine that lives refuses connections to a port without a listener, and resets or
+// ends the connections of a process that ends. All else may be the network.
 func unanswered(err error) answer {
 	for _, lives := range []error{syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF} {
 		if errors.Is(err, lives) {

@@ -75,7 +75,7 @@ func TestConnectionsAreKept(t *testing.T) {
 	}
 }
 
-// TestConnectionsThatCannotBeKept are those that the other side ends, and those on which an answer goes on and on.
+// TestConnectionsThatCannotBeKept has a server that ends its connections, and one with an answer that goes on and on.
 func TestConnectionsThatCannotBeKept(t *testing.T) {
 	for name, serve := range map[string]http.HandlerFunc{
 		"closed":  func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Connection", "close") },

@@ -97,7 +97,7 @@ func limitsOf(settings config.Health) limits {
 	}
 }
 
-// Run probes until ctx ends, and returns when nothing runs any more. It is called once.
+// Run probes until ctx ends, and returns when all goroutines have ended. It is called once.
 func (p *Prober) Run(ctx context.Context) {
 	p.mu.Lock()
 	p.running = ctx

@@ -217,7 +217,7 @@ func TestProbersOwnFaultChangesNoHealthState(t *testing.T) {
 						t.Errorf("%v is %v", probe, health)
 					}
 				}
-				network.set(silent, 7) // dies while nobody can see it
+				network.set(silent, 7) // dies while no probe can see it
 				network.setCut(false)
 				until(t, func() bool { return prober.healthOf(7) == model.Unhealthy })
 				until(t, func() bool { return !prober.Snapshot().Blind })
@@ -288,7 +288,7 @@ func TestTargetsComeAndGo(t *testing.T) {
 		until(t, func() bool { return prober.Snapshot().Ready })
 		targets := targetsOf(3)
 		delete(targets, nodeOf(1))
-		targets[nodeOf(2)] = addrOf(200) // nobody there
+		targets[nodeOf(2)] = addrOf(200) // no host is there
 		prober.SetTargets(targets)
 		snapshot := prober.Snapshot()
 		_, found := snapshot.Health[nodeOf(1)]

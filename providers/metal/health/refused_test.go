@@ -75,15 +75,14 @@ func TestFirstServiceWithPolicyLocalTakesNobodyOut(t *testing.T) {
 	if got := r.ports[portOf(1)].health; got != model.Healthy || !r.unproven() {
 		t.Errorf("the health-check node port is %s, unproven: %t", got, r.unproven())
 	}
-	r.probe(3, &said, welcoming, silent, silent) // so kube-proxy does answer, and those that never have are suspect
+	r.probe(3, &said, welcoming, silent, silent) // so kube-proxy does answer, and nodes on which it never has are suspect
 	r.want(t, model.Healthy, model.Unhealthy, model.Unhealthy)
 	if r.unproven() {
 		t.Error("kube-proxy answers, and counts as unproven")
 	}
 }
 
-// TestClusterWithoutKubeProxy is one in which nobody listens where kube-proxy would: that connections are refused still says which
-// machines live.
+// TestClusterWithoutKubeProxy has no process that listens where kube-proxy would: refused connections still say which machines live.
 func TestClusterWithoutKubeProxy(t *testing.T) {
 	r := newRounds(3)
 	r.probe(3, nil, closed, closed, silent)

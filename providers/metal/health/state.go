@@ -62,10 +62,10 @@ const (
 // state is what is known of one port. It is changed by observe only, and knows no clock.
 type state struct {
 	health model.Health
-	// node says that the port is kube-proxy's own, so its health is that of the node. A health-check node port, in contrast,
-	// changes with every pod that comes or goes, and is not damped.
+	// node says that the port is kube-proxy's own, so its health is the node's. A health-check node port, in contrast, changes with every
+	// pod that comes or goes, and is not damped.
 	node bool
-	// good and bad count the latest outcomes in a row that were good, and those that were neither good nor a closed port.
+	// good and bad count the latest outcomes in a row: good ones, and ones that were neither good nor a closed port.
 	good, bad int
 	// goodSince, silentSince and closedSince are when the first probe of the latest row began that was good, was not answered, or
 	// found the port closed. Silence between does not end a row of closed ports. Zero: there is no row.
@@ -158,7 +158,7 @@ func (s *state) refuse(seen outcome, limits limits) {
 	}
 }
 
-// countFailure counts that a node answered as it should and does not any more.
+// countFailure counts that a node answered as it should and no longer does.
 func (s *state) countFailure(before model.Health, now time.Time) {
 	answered := before == model.Healthy || before == model.HealthDamped
 	if !s.node || !answered || s.health != model.Unhealthy && s.health != model.HealthRefused {

@@ -8,7 +8,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/names"
 )
 
-// NoSession is the reason of an address that has next hops, but that no router was given and nobody answers for on a segment.
+// NoSession is the reason of an address that has next hops, but that no router has and no replica answers for on a segment.
 const NoSession Reason = names.ReasonNoSession
 
 // NotAnswered is the reason of an address that has next hops, and that is to be answered for on a segment only, and is not.
@@ -35,7 +35,8 @@ type Delivery struct {
 	SegmentOnly bool
 }
 
-// nowhere reports whether nobody has the address. While other replicas have routers of their own, the leader cannot say that.
+// nowhere reports whether no router and no segment has the address. While other replicas have routers of their own, the leader cannot say
+// that.
 func (d *Delivery) nowhere() bool {
 	return d != nil && d.Took == 0 && d.Elsewhere == 0 && !d.OnSegment
 }
@@ -52,7 +53,7 @@ func (a AddressState) reason() Reason {
 	}
 }
 
-// announced reports whether an address has next hops, and somebody has them.
+// announced reports whether an address has next hops, and a router or a segment has the address.
 func (a AddressState) announced() bool { return len(a.NextHops) > 0 && !a.Delivery.nowhere() }
 
 // to says to how many routers an address is announced, as the end of a sentence about it.
@@ -117,7 +118,7 @@ func firstOf(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// noSession says that nobody has an address that has next hops.
+// noSession says that an address has next hops, and that no router and no segment has the address.
 func (a AddressState) noSession(name string) string {
 	text := fmt.Sprintf("%s has %s and is announced", name, counted(len(a.NextHops), "next hop", "next hops")) +
 		strings.TrimPrefix(a.Delivery.to(), ",")

@@ -27,7 +27,7 @@ const NoAddress Reason = "NoAddress"
 // ProbesFail is the reason of a Service that is announced although no probe is answered.
 const ProbesFail Reason = "ProbesFail"
 
-// Reason returns the reason that matters most: that of the first address that is not announced, or else the first that is not
+// Reason returns the reason that matters most: the reason of the first address that is not announced, or else of the first that is not
 // simply Announced.
 func (s ServiceState) Reason() Reason {
 	if len(s.Addresses) == 0 {

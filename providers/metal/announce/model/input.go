@@ -103,7 +103,7 @@ const (
 	HealthDamped
 	// HealthRefused ports refuse connections: their machine lives, and what would answer there does not run.
 	HealthRefused
-	// HealthUnreached is a kube-proxy that has been silent since the first probe, as has that of every other node: nothing says
+	// HealthUnreached is a kube-proxy that has been silent since the first probe, like the kube-proxies of all other nodes: nothing says
 	// that kube-proxy answers where it is asked.
 	HealthUnreached
 	// Unhealthy ports do not answer, or answer that traffic is not welcome.

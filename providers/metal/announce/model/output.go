@@ -70,7 +70,7 @@ type NodeState struct {
 	// Removal says by what the node is known to be about to go, and Since from when; empty if it is not.
 	Removal string
 	Since   time.Time
-	// PodCIDRs are those that are announced, PodProblems those that are not.
+	// PodCIDRs are the ranges that are announced, and PodProblems the ranges that are not.
 	PodCIDRs    []netip.Prefix
 	PodProblems []PodProblem
 }
@@ -86,7 +86,7 @@ const (
 	PodsWithoutAddress PodReason = "NoInternalIPOfFamily"
 	// PodsOutside: the range is not within those of the cluster's pods.
 	PodsOutside PodReason = "OutsidePodCIDRs"
-	// PodsOfNoNode: the range is longer or shorter than that of any node's pods.
+	// PodsOfNoNode: the range is longer or shorter than the pod range of a node can be.
 	PodsOfNoNode PodReason = "UnusualLength"
 	// PodsOverPool: the range has addresses of the pool that is the owner.
 	PodsOverPool PodReason = "OverlapsPool"
@@ -131,8 +131,8 @@ type AddressState struct {
 	Out map[Reason]int
 	// Peers are the names of the BGP peers to which the address is announced, by itself or in a prefix, sorted. Nil means all.
 	Peers []string
-	// Without are the peers for which it is selected, but no node can be a next hop. InPrefix are those that are announced an address
-	// of a Service with policy Local as a part of a prefix only. Both are sorted.
+	// Without are the peers for which the address is selected, but no node can be a next hop. InPrefix are the peers that get an address of
+	// a Service with policy Local as a part of a prefix only. Both are sorted.
 	Without, InPrefix []string
 	// Unadvertised says that there are advertisements, and none selects the address.
 	Unadvertised bool

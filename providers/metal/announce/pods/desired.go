@@ -70,8 +70,8 @@ const (
 	minBits6, maxBits6 = 48, 126
 )
 
-// problem returns why a range is nobody's pods, nil if nothing speaks against it. An InternalIP within the ranges of pods is not held against
-// anybody's: that is the word of a kubelet too.
+// problem returns why a range cannot be the pods of a node, nil if nothing speaks against it. An InternalIP within the ranges of pods
+// speaks against no range: a kubelet chooses it, too.
 func (in Input) problem(cidr netip.Prefix) *model.PodProblem {
 	inside := func(within netip.Prefix) bool { return within.Bits() <= cidr.Bits() && within.Contains(cidr.Addr()) }
 	if !slices.ContainsFunc(in.Within, inside) {
