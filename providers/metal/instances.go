@@ -35,9 +35,9 @@ type PowerStates interface {
 	Subscribe(changed func()) (cancel func())
 }
 
-// Instances are the machines of the inventory as instances: cloudprovider.InstancesV2, with lists and watches. A machine exists as
-// long as it is in the inventory and its node group has not put it to sleep, and is shut down when its management controller has
-// confirmed that it is off. Every answer is at hand: nothing is asked. It is safe for concurrent use, also on a standby, where nobody may read power states.
+// Instances are the machines of the inventory as instances: cloudprovider.InstancesV2, with lists and watches. A machine exists as long as
+// it is in the inventory and its node group has not put it to sleep. It is shut down when its management controller has confirmed that it is
+// off. Every answer is at hand, without a call. It is safe for concurrent use, also on a standby, which reads no power states.
 type Instances struct {
 	power PowerStates
 	// sleeps reports whether a machine is asleep; nil if none ever is.
@@ -119,8 +119,8 @@ func (i *Instances) wake() {
 	}
 }
 
-// find returns the machine of a node. One that is asleep is not there, so that its node is deleted and it comes back as a new one,
-// unless its kubelet says that it runs.
+// find returns the machine of a node. A machine that is asleep does not exist, unless its kubelet says that it runs: its node is deleted
+// and it comes back as a new one.
 func (i *Instances) find(node *v1.Node) (*config.Machine, error) {
 	found, err := i.index.Load().Find(node)
 	if err == nil && i.asleep(found) && !nodestate.Ready(node) {

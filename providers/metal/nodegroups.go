@@ -86,7 +86,7 @@ func (n *nodeGroups) DeleteNodeGroupInstances(ctx context.Context, group string,
 	return controller.DeleteNodeGroupInstances(ctx, group, providerIDs)
 }
 
-// sleeps reports whether a machine is asleep, and goesToSleep whether it is to be. Nobody but the leader knows.
+// sleeps reports whether a machine is asleep, and goesToSleep whether it is to be. Only the leader knows.
 func (n *nodeGroups) sleeps(id string) bool {
 	controller := n.leading.Load()
 	return controller != nil && controller.Sleeps(id)

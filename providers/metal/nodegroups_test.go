@@ -77,8 +77,8 @@ func (r *poweredRack) listed(t *testing.T, cloud *Cloud, machine int) bool {
 	return found
 }
 
-// A machine that the autoscaler removes is shut down, and is no instance any more once it is off; when it is turned on again it is one
-// before its kubelet can register. Machines of no group are not touched.
+// A machine that the autoscaler removes is shut down, and is no instance once it is off. When it is turned on again it is one before its
+// kubelet can register. Machines of no group are not touched.
 func TestMachinesSleepAndWake(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for machines to turn on and off, which -short leaves out")
@@ -136,7 +136,7 @@ func TestMachinesSleepAndWake(t *testing.T) {
 	}
 }
 
-// A machine whose node is ready and has no taint stays on, whoever asks and whatever the cache says; so do a node of the control plane,
+// A machine whose node is ready and has no taint stays on, whatever the caller asks and the cache says; so do a node of the control plane,
 // and a machine under maintenance.
 func TestNeededMachinesStayOn(t *testing.T) {
 	t.Parallel()
@@ -260,8 +260,8 @@ func TestIntentsSurviveARestart(t *testing.T) {
 	}
 }
 
-// A machine that does not shut down is turned off by force when its time is over. What was fenced is not turned on by a group, until
-// somebody else has.
+// A machine that does not shut down is turned off by force when its time is over. A group does not turn on a machine that was fenced, until
+// an operator has.
 func TestMachinesAreForcedOff(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for machines to turn on and off, which -short leaves out")

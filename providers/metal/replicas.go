@@ -89,8 +89,8 @@ func (c *Cloud) runParts(running *parts, run func(string, func(context.Context) 
 	if running.responder == nil {
 		return
 	}
-	// Whoever has led goes on answering for as long as its process lives: every replica answers with the same nodes' addresses, and
-	// one that is cut off from the API server may be the only one left. Without being asked it says nothing any more but after changes.
+	// A replica that has led goes on answering for as long as its process lives: every replica answers with the same nodes' addresses, and
+	// one that is cut off from the API server may be the only one left. It sends answers without a question only after changes.
 	run("answering on the segment", func(ctx context.Context) error {
 		if c.awaitLead(ctx) {
 			defer context.AfterFunc(c.leadership, running.responder.StopRepeating)()

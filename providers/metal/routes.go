@@ -80,7 +80,7 @@ func (r *routes) CreateRoute(ctx context.Context, _, _ string, route *cloudprovi
 	})
 }
 
-// DeleteRoute returns once the range is not announced for the node any more.
+// DeleteRoute returns once the range is no longer announced for the node.
 func (r *routes) DeleteRoute(ctx context.Context, _ string, route *cloudprovider.Route) error {
 	return r.await(ctx, route, func(snapshot announce.Snapshot, cidr netip.Prefix) error {
 		if slices.Contains(snapshot.Nodes[string(route.TargetNode)].PodCIDRs, cidr) {

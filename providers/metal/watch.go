@@ -69,7 +69,7 @@ func changes(sent map[string]sight, now []sight) []provider.InstanceEvent {
 	return append(gone, set...)
 }
 
-// forget removes the machines from what was sent that are not there any more, and returns the events of their deletion.
+// forget removes the machines that no longer exist from what was sent, and returns the events of their deletion.
 func forget(sent map[string]sight, now []sight) []provider.InstanceEvent {
 	present := make(map[string]bool, len(now))
 	for _, seen := range now {

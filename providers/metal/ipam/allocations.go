@@ -121,8 +121,7 @@ func (e *entry) see(service *corev1.Service) {
 	e.wanted = service.Spec.Type == corev1.ServiceTypeLoadBalancer
 }
 
-// held returns the addresses that a Service has when somebody comes with a copy of it, which may be newer or older than what is
-// known.
+// held returns the addresses that a Service has, for a caller with a copy of it, which may be newer or older than what is known.
 func (known *allocations) held(service *corev1.Service) []netip.Addr {
 	e, found := known.entries[service.UID]
 	switch {
@@ -135,8 +134,8 @@ func (known *allocations) held(service *corev1.Service) []netip.Addr {
 	}
 }
 
-// unseen reports whether a Service may show addresses of its grant, besides those that it keeps, which have not
-// been observed: it was granted them, and they may have been written since it was last seen.
+// unseen reports whether a Service may show addresses of its grant, besides the kept ones, that have not been observed. They were granted,
+// and may have been written since the Service was last seen.
 func (known *allocations) unseen(uid types.UID, kept []netip.Addr) bool {
 	e, found := known.entries[uid]
 	return found && e.grant != nil && slices.ContainsFunc(e.grant.addresses, func(addr netip.Addr) bool {
@@ -144,7 +143,7 @@ func (known *allocations) unseen(uid types.UID, kept []netip.Addr) bool {
 	})
 }
 
-// grant gives a Service addresses, instead of those that it had.
+// grant gives a Service addresses, instead of its earlier ones.
 func (known *allocations) grant(service *corev1.Service, given grant) *entry {
 	e, found := known.entries[service.UID]
 	if !found {

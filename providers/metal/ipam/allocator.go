@@ -38,13 +38,13 @@ type Options struct {
 	// Client reads Services from the API server itself, and a Service's namespace where a pool selects namespaces by label. It
 	// needs the rights to list Services and, for such a pool, to get namespaces.
 	Client kubernetes.Interface
-	// Services watches the Services of all namespaces. It is started by whoever made it.
+	// Services watches the Services of all namespaces. The caller starts it.
 	Services cache.SharedIndexInformer
-	// Nodes watches all nodes, whose addresses no Service gets. It is started by whoever made it. Nil: there are none to look at.
+	// Nodes watches all nodes, whose addresses no Service gets. The caller starts it. Nil: there are none to look at.
 	Nodes cache.SharedIndexInformer
 	// Recorder records events on Services, and on nodes whose addresses are in a pool.
 	Recorder record.EventRecorder
-	// Pools are those of a config that is valid.
+	// Pools are the pools of a valid config.
 	Pools []config.Pool
 	// Registerer takes the metrics. Nil: they are not exported.
 	Registerer prometheus.Registerer
@@ -64,7 +64,7 @@ type Allocator struct {
 	allocations *allocations
 	ready       chan struct{}
 	problem     error
-	// waiting are the requests that were refused last. Retry is called for those that would be granted now; it may be nil.
+	// waiting are the requests that were refused last. Retry is called for requests that would be granted now; it may be nil.
 	waiting map[types.UID]pool.Request
 	retry   func(types.NamespacedName)
 	// warned are the addresses of nodes that are in a pool, and of which an event has said so.
@@ -238,8 +238,8 @@ func (a *Allocator) updateWaiting(known *allocations, service *corev1.Service) {
 	}
 }
 
-// SetPools replaces the pools. Services keep the addresses that they have; those whose address is in no pool any more get an
-// event, and those that were refused may get one now. It fails if the pools are not valid, and then the old ones stay.
+// SetPools replaces the pools. Services keep the addresses that they have. A Service whose address is no longer in a pool gets an event,
+// and a Service that was refused may get an address now. SetPools fails if the pools are not valid, and then the old ones stay.
 func (a *Allocator) SetPools(pools []config.Pool) error {
 	compiled, err := pool.New(pools)
 	if err != nil {

@@ -88,7 +88,8 @@ func wantEvents(t *testing.T, l *leader, want ...string) {
 	}
 }
 
-// An address that a deleted Service may still show, though no watch has said so, is nobody else's until it does not.
+// An address that a deleted Service may still show, though no watch has said so, goes to no other Service until the API server no longer
+// shows it.
 func TestReleasedAddressWaitsForTheAPIServer(t *testing.T) {
 	for name, giveUp := range map[string]func(l *leader){
 		"by deletion": func(l *leader) { l.api.delete("a") },
@@ -140,7 +141,7 @@ func TestGrantThatWasNeverShown(t *testing.T) {
 	}
 }
 
-// What Services ask for by annotation, ours and those that they bring along, and by field.
+// What Services ask for by our annotations, by the annotations of MetalLB, and by field.
 func TestRequests(t *testing.T) {
 	for name, test := range map[string]struct {
 		edit func(*corev1.Service)
@@ -217,8 +218,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// Refusals are terminal, and say why in a type. A Service that is refused is looked at again when it would not be any more: one
-// for each address, the oldest first.
+// Refusals are terminal, and say why in a type. A Service that was refused is looked at again when it would be granted an address: one
+// Service for each address, the oldest first.
 func TestRefusedServicesAreRetried(t *testing.T) {
 	api := newAPIServer()
 	l := newLeader(t, api, one[:1])
@@ -323,7 +324,7 @@ func TestConflictsOnRecord(t *testing.T) {
 	}
 }
 
-// A Service of somebody else that shows an address of a pool keeps it from ours.
+// A Service of another controller that shows an address of a pool keeps it from ours.
 func TestAddressesOfOthers(t *testing.T) {
 	api := newAPIServer()
 	class := "example.com/other"
@@ -338,7 +339,7 @@ func TestAddressesOfOthers(t *testing.T) {
 	}
 }
 
-// A Service that has become one of another type takes its address from nobody by what it still shows, and keeps others from it.
+// A Service that has become one of another type still shows its address. The Service that has the address keeps it, and no new one gets it.
 func TestAddressOfAServiceOfAnotherType(t *testing.T) {
 	api := newAPIServer()
 	shown := func(s *corev1.Service) { s.Status.LoadBalancer = *statusOf(parse("192.0.2.0"), s.Spec.Ports) }

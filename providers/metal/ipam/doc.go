@@ -10,9 +10,9 @@
 //
 //   - What is known of a Service is the newest of all that was seen of it, by its resource version, wherever it came from. A cache
 //     that lags behind makes nothing unknown again.
-//   - A grant lasts until the Service gives it back or is gone. An address that is given back is free when the API server does
-//     not show it any more. Where the watch may lag behind, the API server is asked.
-//   - If two Services show one address all the same, because somebody wrote it there, the older one keeps it, whoever looks.
+//   - A grant lasts until the Service gives it back or is gone. An address that is given back is free when the API server no longer
+//     shows it. Where the watch may lag behind, the API server is asked.
+//   - If two Services show one address all the same, because another client wrote it there, the older one keeps it on every replica.
 //
 // request.go reads what a Service asks for, allocations.go holds what is known, reads.go asks the API server, package pool decides,
 // loadbalancer.go answers the controller, and events.go records events.

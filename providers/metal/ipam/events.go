@@ -19,7 +19,7 @@ const (
 	EventAssigned = "AddressAssigned"
 	// EventConflict says that a Service shows an address that an older one keeps.
 	EventConflict = "AddressConflict"
-	// EventStranded says that a Service keeps an address that it would not get any more.
+	// EventStranded says that a Service keeps an address that it would not get today.
 	EventStranded = string(pool.Stranded)
 	// EventDegraded says that a Service that prefers two families got one.
 	EventDegraded = string(pool.Degraded)
@@ -54,8 +54,8 @@ type warning struct {
 	reason, message string
 }
 
-// handleChanges acts on what has changed: it records conflicts and addresses that are in no pool any more as events, and has
-// Services retried that would not be refused any more.
+// handleChanges acts on what has changed. It records conflicts, and addresses that are no longer in a pool, as events. It retries Services
+// that would no longer be refused.
 func (a *Allocator) handleChanges() {
 	a.mu.Lock()
 	if a.allocations == nil {
@@ -102,8 +102,8 @@ func (known *allocations) displaced() []types.NamespacedName {
 	return slices.Compact(displaced)
 }
 
-// servable returns the Services that were refused and would all get their addresses now, the oldest first. Each is assumed to
-// have what it would get before the next is looked at, so that one free address retries one Service.
+// servable returns the Services that were refused and would all get their addresses now, the oldest first. Each is assumed to have what it
+// would get before the next is looked at: one free address retries one Service.
 func (a *Allocator) servable() []types.NamespacedName {
 	requests := make([]pool.Request, 0, len(a.waiting))
 	for _, request := range a.waiting {
@@ -146,8 +146,8 @@ func (known *allocations) conflicts() []warning {
 	return warnings
 }
 
-// stranded returns warnings, each once, for Services whose address is in no pool any more. It is about those that have an
-// address from us: others have nothing to do with the pools.
+// stranded returns warnings, each once, for Services whose address is no longer in a pool. It is about Services that have an address from
+// us: others have nothing to do with the pools.
 func (known *allocations) stranded() []warning {
 	if !known.poolsChanged {
 		return nil

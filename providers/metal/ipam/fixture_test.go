@@ -47,7 +47,7 @@ func (a *apiServer) write(name string, service *corev1.Service) {
 	a.versions = append(a.versions, a.now)
 }
 
-// create makes a Service that nobody has had before, even if one of its name was there.
+// create makes a Service with a new UID, even if one of its name was there.
 func (a *apiServer) create(name string, edits ...func(*corev1.Service)) *corev1.Service {
 	a.created++
 	service := &corev1.Service{

@@ -13,8 +13,8 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/ipam/pool"
 )
 
-// FuzzAnnotations has the author of a Service ask for anything. The Service gets addresses of the pools, those that it asks for, or a
-// refusal in a bounded line.
+// FuzzAnnotations has the author of a Service ask for anything. The Service gets addresses of the pools, and the ones that it asks for, or
+// a refusal in a bounded line.
 func FuzzAnnotations(f *testing.F) {
 	for _, asked := range []string{
 		"", "192.0.2.1", "192.0.2.1, 2001:db8::1", "192.0.2.1,192.0.2.2", "::ffff:192.0.2.1", "fe80::1%eth0", "x\x1b[2J", strings.Repeat("192.0.2.1,", 20_000),

@@ -41,9 +41,9 @@ func (a *Allocator) GetLoadBalancer(ctx context.Context, _ string, service *core
 	return status, status != nil, nil
 }
 
-// EnsureLoadBalancer gives a Service the addresses that it asks for, or leaves it those that it has. Nodes are no concern of
-// addresses: see UpdateLoadBalancer. If the Service does not get an address, the error wraps a *pool.RefusedError and is a
-// *provider.TerminalError: it is worth trying again when the Service, the pools or other Services have changed.
+// EnsureLoadBalancer gives a Service the addresses that it asks for, or leaves it the ones that it has. Nodes do not matter for addresses:
+// see UpdateLoadBalancer. If the Service does not get an address, the error wraps a *pool.RefusedError and is a *provider.TerminalError: it
+// is worth trying again when the Service, the pools or other Services have changed.
 func (a *Allocator) EnsureLoadBalancer(ctx context.Context, _ string, service *corev1.Service, _ []*corev1.Node,
 ) (*corev1.LoadBalancerStatus, error) {
 	namespaceLabels, err := a.labelsOf(ctx, service.Namespace)
@@ -77,7 +77,7 @@ type assigned struct {
 	status *corev1.LoadBalancerStatus
 	// gained are the addresses that the Service did not have before, with the names of their pools.
 	gained map[netip.Addr]string
-	// notes are those that were not recorded before.
+	// notes are the notes that were not recorded before.
 	notes []pool.Note
 }
 
@@ -118,15 +118,15 @@ func (a *Allocator) assign(ctx context.Context, service *corev1.Service, request
 	return done, nil
 }
 
-// UpdateLoadBalancer has nothing to do: an address has no list of nodes behind it. Whoever announces the addresses watches nodes,
-// endpoints and their health by itself, on every replica, and is faster than this call could be. As the contract wants it, a
-// Service that has no load balancer gets none here.
+// UpdateLoadBalancer has nothing to do: an address has no list of nodes behind it. The announcer watches nodes, endpoints and their health
+// by itself, on every replica, and is faster than this call could be. As the contract wants it, a Service that has no load balancer gets
+// none here.
 func (a *Allocator) UpdateLoadBalancer(ctx context.Context, _ string, _ *corev1.Service, _ []*corev1.Node) error {
 	return ctx.Err()
 }
 
-// EnsureLoadBalancerDeleted takes a Service's addresses back. Another Service gets them when the API server does not show them in
-// the status of this one any more.
+// EnsureLoadBalancerDeleted takes a Service's addresses back. Another Service gets them when the API server no longer shows them in the
+// status of this one.
 func (a *Allocator) EnsureLoadBalancerDeleted(ctx context.Context, _ string, service *corev1.Service) error {
 	known, err := a.lock(ctx)
 	if err != nil {

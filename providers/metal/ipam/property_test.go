@@ -83,7 +83,7 @@ func (f *fixture) actions() map[string]func(*rapid.T) {
 			})
 		},
 		"delete": func(t *rapid.T) { f.api.delete(name(t)) },
-		"strip": func(t *rapid.T) { // somebody takes the finalizer away by force
+		"strip": func(t *rapid.T) { // a user removes the finalizer by force
 			one := name(t)
 			if service := f.api.now[one]; service != nil && !service.DeletionTimestamp.IsZero() {
 				f.api.write(one, nil)
@@ -187,7 +187,7 @@ func (f *fixture) catchUp(t *rapid.T) {
 	t.Fatal("the controller does not come to an end")
 }
 
-// complete sees that, when all is quiet, the allocations say what the API server does, and that nobody is refused for nothing.
+// complete checks that, when all is quiet, the allocations say what the API server does, and that no Service is refused for nothing.
 func (f *fixture) complete(t *rapid.T) {
 	f.checkUnwatched(t.Context(), f.allocations)
 	f.catchUp(t)

@@ -61,7 +61,7 @@ func (a *Allocator) markNodes() {
 	}
 }
 
-// handleNodes reserves the addresses of all nodes, and records an event on those that have one of a pool, once for each address.
+// handleNodes reserves the addresses of all nodes. It records an event on each node with an address in a pool, once for each address.
 func (a *Allocator) handleNodes() {
 	if a.options.Nodes == nil {
 		return

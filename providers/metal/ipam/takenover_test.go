@@ -99,7 +99,7 @@ func TestNodeAddressesOfAPredecessorAreGivenUp(t *testing.T) {
 	}
 }
 
-// What a Service is reached by in spec.externalIPs is nobody else's load balancer, and no reason to lose an address.
+// No Service gets an address of another Service's spec.externalIPs, but a Service that has such an address keeps it.
 func TestExternalIPsAreTaken(t *testing.T) {
 	api := newAPIServer()
 	external := func(addresses ...string) func(*corev1.Service) {

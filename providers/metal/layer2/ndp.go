@@ -71,8 +71,7 @@ func parseNDP(data []byte) (ndp, error) {
 	return message, nil
 }
 
-// readOptions takes the link-layer address from the options, skips those that it does not know, and reports whether they are
-// well-formed.
+// readOptions takes the link-layer address from the options, skips unknown ones, and reports whether they are well-formed.
 func (n *ndp) readOptions(options []byte) bool {
 	wanted := byte(optionSource)
 	if n.kind == advertisement {
@@ -117,7 +116,7 @@ func (n ndp) bytes() []byte {
 	return data
 }
 
-// checksum is that of ICMPv6 (RFC 4443 section 2.3) over the addresses and the message. Over one with its checksum it is 0.
+// checksum is the checksum of ICMPv6 (RFC 4443 section 2.3) over the addresses and the message. Over a message with its checksum it is 0.
 func checksum(addresses, body []byte) uint16 {
 	sum := uint32(len(body)) + nextICMPv6
 	for _, part := range [][]byte{addresses, body} {

@@ -24,7 +24,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/routing"
 )
 
-// lookAgain is how often the interfaces are looked at, and those that failed opened again.
+// lookAgain is how often the interfaces are looked at, and failed ones opened again.
 const lookAgain = 5 * time.Second
 
 // Answer is what is answered for an address.
@@ -150,8 +150,8 @@ func (r *Responder) Answers() map[netip.Addr]Answer {
 	return result
 }
 
-// Run answers until ctx ends. On its start it sends gratuitous answers to all hosts of the segments, so those who learned from another
-// replica what is out of date learn better. It returns when nothing runs any more.
+// Run answers until ctx ends. On its start it sends gratuitous answers to all hosts of the segments, to correct outdated entries that hosts
+// have learned from another replica. It returns when all goroutines have ended.
 func (r *Responder) Run(ctx context.Context) {
 	r.mu.Lock()
 	r.stations = map[string]*station{}

@@ -11,8 +11,8 @@ const (
 	askAgain = 250 * time.Millisecond
 	// confirmAgain is the time after which one that has answered is asked again: its interface may have been replaced.
 	confirmAgain = 10 * time.Second
-	// refreshAgain is how often those that asked for an address are answered again. They would otherwise ask the next hop itself whether
-	// it still has the address, which it does not know of; Linux does so after 15 to 45 s.
+	// refreshAgain is how often hosts that asked for an address are answered again. They would otherwise ask the next hop itself whether it
+	// still has the address, which it does not know of; Linux does so after 15 to 45 s.
 	refreshAgain = 10 * time.Second
 	// forget is how long after their latest question they are answered.
 	forget = 10 * time.Minute
@@ -62,8 +62,8 @@ type askerTimes struct{ asked, answered time.Time }
 // segment is what is known of one interface and the hosts behind it. It does no I/O and reads no clock: what it is given returns
 // the frames that follow from it.
 //
-// The answers name the Ethernet address of the next hop, not of this machine: traffic goes from the client straight to a node
-// whose kube-proxy takes it, as with the next hops of BGP. When this replica dies, nothing happens to those that know the address.
+// The answers name the Ethernet address of the next hop, not of this machine: traffic goes from the client straight to a node whose
+// kube-proxy takes it, as with the next hops of BGP. When this replica dies, hosts that know the address notice nothing.
 type segment struct {
 	network network
 	link    mac
@@ -183,8 +183,8 @@ func (s *segment) offset(addr netip.Addr) time.Duration {
 	return time.Duration(hash.Sum64() % uint64(s.every/2))
 }
 
-// refresh answers those that asked before once more, and forgets those that asked long ago. Of addresses that have just been announced to all unasked
-// it answers them at once: Linux doubts what it learns like that, and would ask the next hop itself within 5 s.
+// refresh answers hosts that asked before once more, and forgets hosts that asked long ago. It answers at once for addresses that have just
+// been announced to all hosts unasked: Linux doubts what it learns like that, and would ask the next hop itself within 5 s.
 func (s *segment) refresh(now time.Time, unasked map[netip.Addr]bool) []frame {
 	var frames []frame
 	for asker, times := range s.askers {
@@ -259,7 +259,7 @@ func (s *segment) answer(asker asker, link mac) frame {
 	}
 	advertised := ndp{kind: advertisement, source: s.source6, destination: asker.host, flags: flagSolicited | flagOverride,
 		target: asker.addr, link: link}
-	if asker.host.IsUnspecified() { // somebody is about to take the address (RFC 4862 section 5.4.3)
+	if asker.host.IsUnspecified() { // a host is about to take the address (RFC 4862 section 5.4.3)
 		advertised.destination, advertised.flags = allNodes, flagOverride
 		return frame{to: multicastMAC(allNodes), is6: true, payload: advertised.bytes()}
 	}

@@ -24,7 +24,7 @@ type station struct {
 	metrics  *metrics
 	assigned chan map[netip.Addr]netip.Addr // has room for one
 	stop     context.CancelFunc
-	// done is closed when nothing runs any more.
+	// done is closed when all goroutines have ended.
 	done chan struct{}
 
 	mu      sync.Mutex

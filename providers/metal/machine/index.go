@@ -69,8 +69,8 @@ func (i *Index) Named(name string) (*config.Machine, bool) {
 	return machine, ok
 }
 
-// Find returns the machine of a node. The error is provider.ErrInstanceNotFound if there is no machine, a provider.TerminalError if the
-// node's provider ID is not that of a machine, and a *ConflictError if that cannot be decided.
+// Find returns the machine of a node. If there is no machine, the error is provider.ErrInstanceNotFound. If the node's provider ID cannot be
+// a machine's, it is a provider.TerminalError. If it cannot be decided which machine it is, it is a *ConflictError.
 func (i *Index) Find(node *v1.Node) (*config.Machine, error) {
 	if node.Spec.ProviderID != "" {
 		id, err := ParseProviderID(node.Spec.ProviderID)
@@ -165,7 +165,8 @@ func systemUUID(node *v1.Node) (string, bool) {
 	return config.KnownUUID(node.Status.NodeInfo.SystemUUID)
 }
 
-// addresses returns the internal addresses of a node, each once: those that it has, and those that its kubelet was started with.
+// addresses returns the internal addresses of a node, each once: the addresses in its status, and the addresses that its kubelet was
+// started with.
 func addresses(node *v1.Node) []netip.Addr {
 	texts := strings.Split(node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr], ",")
 	for _, address := range node.Status.Addresses {

@@ -52,7 +52,7 @@ type Options struct {
 	MachinesOf func(*v1.Node) []string
 	// Self is what this replica knows of its own machine.
 	Self func() (self.Replica, error)
-	// Fenced reports whether a machine was turned off because its node was silent, and nobody has turned it on since. Nil: none ever is.
+	// Fenced reports whether a machine was turned off because its node was silent, and has not been turned on since. Nil: none ever is.
 	Fenced func(id string) bool
 	// Changed is called when a machine has fallen asleep, or is to be awake.
 	Changed func()

@@ -85,7 +85,7 @@ func (b *bmcs) count(what string) int {
 	return b.told[what]
 }
 
-// bench is a controller of three machines, of which those that are named are on.
+// bench is a controller of three machines, of which the named ones are on.
 type bench struct {
 	*Controller
 	*bmcs

@@ -32,7 +32,7 @@ type intent struct {
 	Cycle time.Time `json:"cycle,omitzero"`
 	// Off is since when a machine that is asleep is known to be off; zero as long as that is not confirmed.
 	Off time.Time `json:"off,omitzero"`
-	// Held says why a machine that is asleep is not turned on by us. It ends when somebody else does.
+	// Held says why a machine that is asleep is not turned on by us. It ends when an operator turns it on.
 	Held string `json:"held,omitempty"`
 }
 
@@ -54,7 +54,7 @@ type refusal struct {
 
 // nodeFacts are what matters of the nodes that are, or may be, a machine's.
 type nodeFacts struct {
-	// count is how many there are, and name that of one of them, or empty if there are no such nodes.
+	// count is how many there are, and name the name of one of them, or empty if there are no such nodes.
 	count int
 	name  string
 	uid   types.UID
@@ -69,7 +69,7 @@ type nodeFacts struct {
 // facts are what matters of a machine.
 type facts struct {
 	id, name, providerID string
-	// maintenance says that somebody works on it, and unreadable that what is recorded of it cannot be read.
+	// maintenance says that the machine is under maintenance, and unreadable that what is recorded of it cannot be read.
 	maintenance, unreadable bool
 	intent                  intent
 	// recorded says that there is an intent. Without one the machine is to be awake.
@@ -107,7 +107,7 @@ const (
 // the autoscaler give a machine up.
 const shownAfter = 3
 
-// statusOf returns what a group is: the machines that are to be awake count in its size, those that go to sleep are shown as well.
+// statusOf returns what a group is. Machines that are to be awake count in its size. Machines that go to sleep are shown as well.
 func statusOf(machines []facts, l limits, now time.Time) provider.NodeGroupStatus {
 	status := provider.NodeGroupStatus{}
 	for _, m := range machines {

@@ -5,7 +5,7 @@
 // of the autoscaler, first by its operating system and after a while by force. It is asleep once its BMC has confirmed that it is
 // off. Machines that were off for longest are turned on first, none before its last cycle is as old as the operator says.
 //
-// Each BMC is spoken to on a goroutine of its own, so that one that hangs holds up no other machine.
+// Each BMC is spoken to on a goroutine of its own: a BMC that hangs holds up no other machine.
 //
 // See ADR 39.
 package nodegroup

@@ -152,7 +152,7 @@ func (c *Controller) membersOfGroup(g group, providerIDs []string) ([]string, er
 	return ids, nil
 }
 
-// NodeGroupTemplate returns a node as one of the group's machines would be: with the capacity of the config, or else that of a node
+// NodeGroupTemplate returns a node as one of the group's machines would be: with the capacity of the config, or else the capacity of a node
 // that the group has.
 func (c *Controller) NodeGroupTemplate(_ context.Context, name string) (*v1.Node, error) {
 	if err := Known(c.options.Config(), name); err != nil {
@@ -186,7 +186,7 @@ func (c *Controller) NodeGroupTemplate(_ context.Context, name string) (*v1.Node
 	return node, nil
 }
 
-// labelsOf are those of the group, and those that all its machines have alike.
+// labelsOf returns the labels of the group, and the labels that all its machines have alike.
 func labelsOf(g group) map[string]string {
 	common := map[string]string{}
 	for i, m := range g.machines {

@@ -31,9 +31,9 @@ func size(machines []facts) int {
 	return count
 }
 
-// increase returns the intents by which so many machines more are awake: first those that may be turned on at once and whose BMC
-// answers, of these the one that was off for longest; then such as still rest, which are turned on later and are shown as an error
-// until then. If there are too few it returns those that there are, and an error.
+// increase returns the intents by which so many machines more are awake. First come machines that may be turned on at once: a BMC that
+// answers before one that does not, and then the machine that was off for longest. Machines that still rest come last: they are turned on
+// later, and are shown as an error until then. If there are too few, increase returns the ones that there are, and an error.
 func increase(machines []facts, l limits, delta int, now time.Time) (changes, error) {
 	if now := size(machines); delta < 1 || now+delta > l.max {
 		return nil, fmt.Errorf("%w: %q has %d, by %d more it would not be within its maximum of %d", provider.ErrNodeGroupSize, l.name, now, delta, l.max)
@@ -241,7 +241,7 @@ func follow(m facts, l limits, now time.Time) (intent, bool) {
 	switch {
 	case !m.recorded: // a machine that is off and has no node counts as one that was put to sleep
 		return intent{Want: asleep, Since: now, Off: m.powerSince}, m.power == nodestate.Off && m.node.name == "" && !m.maintenance
-	case m.intent.Want == asleep && turnedOn: // by somebody else, whose decision that is
+	case m.intent.Want == asleep && turnedOn: // by an operator, whose decision that is
 		return intent{Want: awake, Since: now, Cycle: m.intent.Cycle}, true
 	case m.intent.Want == asleep && m.intent.Off.IsZero() && m.power == nodestate.Off && m.powerSeen.Sub(lastTold(m)) >= powerOnDelay:
 		next.Off = m.powerSince

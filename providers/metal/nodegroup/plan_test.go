@@ -33,7 +33,7 @@ func limitsOfTests() limits {
 	return limits{name: "g", max: 10, minCycle: 4 * time.Hour, shutDown: time.Minute, wake: 10 * time.Minute}
 }
 
-// The machine that was off for longest comes first, one whose BMC does not answer after all others, then those that have to rest.
+// The machine that was off for longest comes first, one whose BMC does not answer after all others, then machines that have to rest.
 func TestWhichMachinesWake(t *testing.T) {
 	machines := []facts{
 		resting("young", 2), resting("a", 5), resting("younger", 1), resting("c", 7),

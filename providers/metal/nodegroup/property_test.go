@@ -23,7 +23,7 @@ type fixture struct {
 	told     map[string]commands
 	machines []*real
 
-	// size is what the observer saw last, and mayShrink that somebody has asked for less since.
+	// size is what the observer saw last, and mayShrink that it may have become smaller on purpose since.
 	size      int
 	mayShrink bool
 }
@@ -56,7 +56,7 @@ func newFixture(t *rapid.T) *fixture {
 		w.machines = append(w.machines, &real{id: fmt.Sprintf("m%d", i), on: on, since: start, node: on, ready: on})
 	}
 	w.size = count
-	w.mayShrink = true // those that are off and have no node are found to be asleep
+	w.mayShrink = true // machines that are off and have no node are found to be asleep
 	return w
 }
 
@@ -224,7 +224,7 @@ func (w *fixture) remove(t *rapid.T) {
 	w.mayShrink = false
 }
 
-// others do what nobody asked them to.
+// others do what neither the autoscaler nor the leader asked for.
 func (w *fixture) others(t *rapid.T) {
 	m := rapid.SampledFrom(w.machines).Draw(t, "machine")
 	switch rapid.IntRange(0, 7).Draw(t, "event") {

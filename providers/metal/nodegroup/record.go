@@ -23,7 +23,7 @@ type recordedIntents struct {
 	version leaserecord.Version
 }
 
-// with returns the record with changes. Machines that are not known any more are left out.
+// with returns the record with changes. Machines that are no longer known are left out.
 func (r recordedIntents) with(made changes, known func(id string) bool) recordedIntents {
 	next := recordedIntents{intents: maps.Clone(r.intents), unreadable: r.unreadable, version: r.version}
 	if next.intents == nil {

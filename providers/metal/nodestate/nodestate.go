@@ -33,7 +33,7 @@ type Node struct {
 	// kubelet that says that it is not ready runs, and so does its machine.
 	Ready, Silent bool
 	Deleting      bool
-	// Power is that of its machine.
+	// Power is the power of its machine.
 	Power Power
 }
 

@@ -90,7 +90,7 @@ func (f facts) isOff(settings Settings, now time.Time) bool {
 	return settings.Enabled && now.Sub(f.since) >= settings.After && f.Silent && f.shutDown()
 }
 
-// untrusted reports whether a node is left alone only because nobody knows whether the controller is that of its machine.
+// untrusted reports whether a node is left alone only because it is not known whether the controller belongs to its machine.
 func untrusted(node facts, settings Settings, now time.Time) bool {
 	return !node.Deleting && !node.marked && !node.outOfService() && node.Power == nodestate.Unverified && node.isOff(settings, now)
 }

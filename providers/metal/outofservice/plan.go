@@ -17,8 +17,8 @@ type action struct {
 	add bool
 }
 
-// plan returns what is to be done, in the order of the nodes' names. A taint that somebody else has put on is not touched, and
-// not made ours; and one of ours that somebody has taken off is not put on again.
+// plan returns what is to be done, in the order of the nodes' names. It does not touch a taint that another client has put on, and does not
+// make it ours. It does not put our taint on again after an operator has taken it off.
 func plan(nodes []facts, settings Settings, now time.Time) []action {
 	var actions []action
 	for _, node := range nodes {

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// ReasonWrongBMC says that the controller of the node's machine is that of another machine. It is a warning.
+	// ReasonWrongBMC says that the controller of the node's machine belongs to another machine. It is a warning.
 	ReasonWrongBMC = "WrongBMC"
-	// ReasonUnverifiedBMC says that the taint is not put on because nobody knows whose controller it is. It is a warning.
+	// ReasonUnverifiedBMC says that the taint is not put on because it is not known whose controller it is. It is a warning.
 	ReasonUnverifiedBMC = "UnverifiedBMC"
 )
 

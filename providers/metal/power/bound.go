@@ -14,7 +14,7 @@ func newBound(concurrency int) bound {
 	return bound{semaphore.NewWeighted(int64(concurrency)), semaphore.NewWeighted(int64(max(1, concurrency/2)))}
 }
 
-// acquire waits until a controller may be asked; release is called after it was. The error is that of ctx.
+// acquire waits until a controller may be asked; release is called after it was. It fails with the error of ctx.
 func (b bound) acquire(ctx context.Context, failing bool) (release func(), err error) {
 	if !failing {
 		return func() { b.all.Release(1) }, b.all.Acquire(ctx, 1)

@@ -16,7 +16,7 @@ const (
 	ClassFailed      = "bmc-failed"
 )
 
-// Classify returns the class of an error, and whether it is one that stays until somebody does something about it.
+// Classify returns the class of an error, and whether it stays until the operator acts.
 func Classify(err error) (class string, lasting bool) {
 	var wrong *WrongSystemError
 	var answered *statusError

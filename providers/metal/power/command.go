@@ -83,7 +83,7 @@ func (c *command) run(ctx context.Context, argv []string) (string, error) {
 	run.Env, run.Stdout, run.Stderr = c.env, &output, &complaint
 	run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	run.Cancel = func() error { return killGroup(run.Process.Pid) }
-	run.WaitDelay = time.Second // whoever left the group may hold the pipes
+	run.WaitDelay = time.Second // a process that left the group may hold the pipes
 	if err := run.Start(); err != nil {
 		return "", fmt.Errorf("running %s: %w", argv[0], err)
 	}
@@ -120,7 +120,7 @@ func (c *command) change(ctx context.Context, what change, systemUUID string) er
 // Close does nothing: nothing is kept between runs.
 func (c *command) Close(context.Context) error { return nil }
 
-// awaitExit waits until a child has ended, and leaves it to be waited for: as long as it is, nobody else gets its ID.
+// awaitExit waits until a child has ended, without reaping it: no other process gets its ID before it is reaped.
 func awaitExit(pid int) {
 	for errors.Is(unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
 	}

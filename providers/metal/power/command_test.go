@@ -89,7 +89,7 @@ func TestCommandsLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// alive reports whether a process runs. One that was killed may wait for whoever is init here to notice.
+// alive reports whether a process runs. A killed one may be a zombie until the init process here reaps it.
 func alive(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return false

@@ -4,7 +4,7 @@
 // between; and what a controller said counts for a few intervals only. So neither a slip of a controller nor a restart of the
 // machine, and never the silence of a controller, is taken for a machine that is off.
 //
-// A controller that names another system than the machine's is that of another machine, and its answer does not count for this one.
+// A controller that names another system than the machine's belongs to another machine, and its answer does not count for this one.
 //
 // See ADR 75 and ADR 73.
 package power

@@ -58,8 +58,8 @@ func (u SystemUUID) Is(systemUUID string) bool {
 // String returns the UUID as it was given.
 func (u SystemUUID) String() string { return u.text }
 
-// WrongSystemError says that two of those who know a machine's system UUID, its inventory, its controller and its node, know
-// different ones. What the controller says of power is then that of another machine.
+// WrongSystemError says that two of the places that know a machine's system UUID, its inventory, its controller and its node, know
+// different ones. The power state from the controller then belongs to another machine.
 type WrongSystemError struct {
 	// Machine is the name of the machine.
 	Machine string
@@ -87,7 +87,7 @@ type verifying struct {
 	machine *config.Machine
 }
 
-// Read returns what the controller says of the machine; a *WrongSystemError if it is that of another one.
+// Read returns what the controller says of the machine; a *WrongSystemError if the controller belongs to another one.
 func (v verifying) Read(ctx context.Context) (Reading, error) {
 	reading, err := v.Reader.Read(ctx)
 	wanted := v.machine.BMCSystemUUID()

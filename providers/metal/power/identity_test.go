@@ -78,8 +78,8 @@ func TestRedfishOfAnotherMachine(t *testing.T) {
 	}
 }
 
-// The system behind a service changes while the machine is watched, as when a blade is moved: its state is that of another machine
-// from the next reading on, and if the service has the machine's system at another place, it is found there.
+// The system behind a service changes while the machine is watched, as when a blade is moved. From the next reading on, its state belongs
+// to another machine. If the service has the machine's system at another place, it is found there.
 func TestRedfishSystemsMove(t *testing.T) {
 	service := redfishsim.New("admin", secret, redfishsim.System{ID: "1", UUID: uuid1}, redfishsim.System{ID: "2", UUID: uuid2, Power: redfishsim.Off})
 	machine := redfishMachine(t, service)
@@ -93,7 +93,8 @@ func TestRedfishSystemsMove(t *testing.T) {
 	expect(t, reader, "off")
 }
 
-// IPMI: the GUID of the standard, with all bytes reversed, that of SMBIOS in both orders, and nothing else.
+// A controller may give its GUID by IPMI as the standard wants it, with all bytes reversed, or as SMBIOS has it, in both orders. No other
+// order counts.
 func TestIPMIOfAnotherMachine(t *testing.T) {
 	plain := strings.ReplaceAll(uuid1, "-", "")
 	bytes, err := hex.DecodeString(plain)
@@ -220,7 +221,7 @@ mooring_metal_bmc_systems{result="wrong"} 1
 	})
 }
 
-// The config may trust a controller that nobody can verify; it is not verified by that.
+// The config may trust a controller that cannot be verified; it is not verified by that.
 func TestUnverifiedMayBeTrusted(t *testing.T) {
 	machine := &config.Machine{Name: "n1", BMC: &config.BMC{AllowUnverified: true}}
 	p := &Poller{watched: map[string]*watched{"n1": {machine: machine, history: history{

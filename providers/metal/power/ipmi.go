@@ -17,8 +17,8 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
-// defaultCipherSuites are those that authenticate, protect and encrypt, the better one first: HMAC-SHA256 and HMAC-SHA1, each with
-// AES-CBC-128 (IPMI 2.0, table 22-20). Cipher suite 0, which asks for no password, is never used.
+// defaultCipherSuites authenticate, protect and encrypt, the better one first: HMAC-SHA256 and HMAC-SHA1, each with AES-CBC-128 (IPMI 2.0,
+// table 22-20). Cipher suite 0, which asks for no password, is never used.
 var defaultCipherSuites = []types.CipherSuiteID{17, 3}
 
 // ipmi asks by IPMI 2.0. Each reading has a session of its own, as with ipmitool: controllers have few, forget them when they

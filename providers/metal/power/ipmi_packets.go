@@ -24,8 +24,8 @@ func guarded(i *ipmi, what string, call func() error) (err error) {
 }
 
 // dialer opens the socket of a session, whose packets it looks at before the library does. The library decrypts packets on goroutines of
-// its own, before it knows who sent them, and panics on such as are too short or encrypted by another key: there nobody can recover, so
-// that anybody who can send a packet from a controller's address would end this process.
+// its own, before it knows who sent them. It panics on packets that are too short or encrypted by another key, and no caller can recover
+// there. Any host that can send a packet from a controller's address would end this process.
 type dialer struct {
 	ctx     context.Context // of the one reading that the socket is for
 	session *client.Client

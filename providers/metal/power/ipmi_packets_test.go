@@ -17,7 +17,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/message"
 )
 
-// encrypted returns a packet of a session that says that its payload is encrypted (IPMI 2.0, 13.6), from nobody in particular.
+// encrypted returns a packet of a session that says that its payload is encrypted (IPMI 2.0, 13.6). The session is made up.
 func encrypted(payload []byte) []byte {
 	packet := []byte{0x06, 0x00, 0xff, 0x07, 0x06, 0x80, 1, 2, 3, 4, 1, 0, 0, 0, byte(len(payload)), byte(len(payload) >> 8)}
 	return append(packet, payload...)

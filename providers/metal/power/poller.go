@@ -116,7 +116,7 @@ func (p *Poller) Subscribe(changed func()) (cancel func()) {
 	}
 }
 
-// follow begins to ask the machines of a config, and ends for those that are not in it. What has not changed goes on.
+// follow begins to ask the machines of a config, and ends for machines that are not in it. What has not changed goes on.
 func (p *Poller) follow(ctx context.Context, c *config.CloudConfig) {
 	p.mu.Lock()
 	settings, before := c.Power, p.watched
@@ -147,7 +147,7 @@ func (p *Poller) follow(ctx context.Context, c *config.CloudConfig) {
 	}
 	p.mu.Unlock()
 	stop(ended)
-	// Those that go on keep the bound that they have; together it may be exceeded until the settings change.
+	// Machines that go on keep the bound that they have; together it may be exceeded until the settings change.
 	bound := newBound(settings.Concurrency)
 	for _, w := range begun {
 		asking, cancel := context.WithCancel(ctx)

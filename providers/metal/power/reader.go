@@ -10,8 +10,8 @@ import (
 
 // Reader asks one management controller. It is used by one goroutine at a time.
 type Reader interface {
-	// Read asks for the power state, by the deadline of ctx. Its error never holds a password. It is a *WrongSystemError if the
-	// controller is that of another machine.
+	// Read asks for the power state, by the deadline of ctx. Its error never holds a password. It is a *WrongSystemError if the controller
+	// belongs to another machine.
 	Read(ctx context.Context) (Reading, error)
 	// Close gives back what the controller keeps for the reader, such as a session. The reader is no longer used.
 	Close(ctx context.Context) error

@@ -42,8 +42,8 @@ type Observation struct {
 	State State
 	// Since is when the controller first said so without having said anything else since; zero for Unknown.
 	Since time.Time
-	// System is the system that it is the state of, if the controller says it, and Verified that this is the machine, by its
-	// systemUUID in the inventory or, where that says none, by that of its node.
+	// System is the system that it is the state of, if the controller says it. Verified says that this is the machine, by its systemUUID in
+	// the inventory or, where the inventory says none, by the system UUID of its node.
 	System   SystemUUID
 	Verified bool
 	// Trusted says that volumes may leave a machine on the word of this controller: it is verified, or the config allows that it
@@ -113,8 +113,8 @@ func (h history) read(reading Reading, at time.Time, counts time.Duration) histo
 	return history{reading: reading, first: h.first, last: at, readings: h.readings + 1}
 }
 
-// failed returns the history after an attempt that failed. It says nothing about the machine, unless it says that the controller is
-// that of another one: then what was said before may have been of that one, too.
+// failed returns the history after an attempt that failed. It says nothing about the machine, unless it says that the controller belongs to
+// another one. Then earlier readings may have been of that one, too.
 func (h history) failed(err error) history {
 	var wrong *WrongSystemError
 	if errors.As(err, &wrong) {

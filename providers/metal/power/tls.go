@@ -89,7 +89,7 @@ func (t *tlsClient) explained(err error) error {
 	return err
 }
 
-// close closes connections that nobody uses.
+// close closes idle connections.
 func (t *tlsClient) close() {
 	if t.client != nil {
 		t.client.CloseIdleConnections()

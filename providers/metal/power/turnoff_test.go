@@ -109,7 +109,7 @@ func TestTurnOffBelievesNobody(t *testing.T) {
 	}
 }
 
-// The node's UUID is enough where the inventory has none, and other credentials than those that look may turn a machine off.
+// The node's UUID is enough where the inventory has none. The credentials that turn a machine off may be others than the ones that look.
 func TestTurnOffByTheNodesUUID(t *testing.T) {
 	service, machine := fenceable(t)
 	machine.SystemUUID = ""
@@ -156,7 +156,7 @@ func resetsPreconditioned(t *testing.T, touched string, want int) {
 	front := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost && strings.Contains(r.URL.Path, "Reset") && raced < 1 {
 			raced++
-			service.SetPower(touched, redfishsim.On) // by somebody else
+			service.SetPower(touched, redfishsim.On) // by another client of the service
 		}
 		service.ServeHTTP(w, r)
 	})

@@ -58,7 +58,7 @@ type Route struct {
 	Kind Kind
 	// Pool is the name of the pool of a load balancer's address; empty for a pod CIDR.
 	Pool string
-	// Uncertain says that nobody sees whether the next hops work: whoever says otherwise of the destination is to be preferred.
+	// Uncertain says that this replica does not see whether the next hops work: routers should prefer a replica that does.
 	Uncertain bool
 	// Groups say which next hops are announced to which group of BGP peers, by its name, in the place of NextHops. One that is not
 	// among them is announced nothing. Nil means that NextHops go to all.

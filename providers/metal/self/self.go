@@ -19,19 +19,19 @@ import (
 type Replica struct {
 	// Node is the name of its node where the pod has it as $NODE_NAME; empty where it does not.
 	Node string
-	// Names may be that of its node: the name of the host, and Node.
+	// Names may be the name of its node: the name of the host, and Node.
 	Names []string
 	// Addresses are those of its interfaces: the node's, or the pod's.
 	Addresses []netip.Addr
-	// SystemUUID is that of the machine; empty where it cannot be read.
+	// SystemUUID is the system UUID of the machine; empty where it cannot be read.
 	SystemUUID string
 }
 
 // productUUID is where Linux shows the system UUID, to root.
 const productUUID = "/sys/class/dmi/id/product_uuid"
 
-// Addresses returns all addresses of this machine, or of its network namespace, in the order in which the kernel lists them: of
-// those of one interface, the primary one comes before what was added to it.
+// Addresses returns all addresses of this machine, or of its network namespace, in the order in which the kernel lists them: of one
+// interface, the primary address comes before what was added to it.
 func Addresses() ([]netip.Addr, error) {
 	found, err := net.InterfaceAddrs()
 	if err != nil {
@@ -69,7 +69,7 @@ func Observe() (Replica, error) {
 	return self, nil
 }
 
-// Is reports whether a node is, or may be, that of this replica: by one thing that both have.
+// Is reports whether a node is, or may be, this replica's node: by one thing that both have.
 func (r Replica) Is(node *v1.Node) bool {
 	for _, name := range r.Names {
 		if name == node.Name || name == node.Labels[v1.LabelHostname] {
@@ -95,7 +95,7 @@ func (r Replica) Is(node *v1.Node) bool {
 	return false
 }
 
-// errNoNode says that none of the nodes is that of this replica.
+// errNoNode says that none of the nodes belongs to this replica.
 var errNoNode = errors.New("no node has the name, an address or the system UUID of this machine; set NODE_NAME in the pod, from spec.nodeName")
 
 // Find returns the node of this replica: the one that $NODE_NAME names, or without it the only one that Is. It is an error if there

@@ -38,7 +38,7 @@ func (b *builder) keep(ctx context.Context, found Found, w Workspace, picked Pic
 }
 
 // linkOutside replaces the workspace's links in its go.mod by the directories behind them. The paths are relative to the module's future
-// place, as a developer writes them who keeps both in one repository.
+// place, as a developer with both in one repository would write them.
 func (b *builder) linkOutside(ctx context.Context, dir string, w Workspace) error {
 	file := filepath.Join(b.workspace, "go.mod")
 	output, err := b.goTool(ctx, b.elsewhere, "", "mod", "edit", "-json", file)

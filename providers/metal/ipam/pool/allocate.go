@@ -45,13 +45,13 @@ type NoteReason string
 const (
 	// Degraded says that a Service that prefers two families got one.
 	Degraded NoteReason = "DualStackDegraded"
-	// Stranded says that a Service keeps an address that it would not get any more: the pools have changed.
+	// Stranded says that a Service keeps an address that it would not get today: the pools have changed.
 	Stranded NoteReason = "AddressOutsidePools"
-	// OfNode says that a Service gives up an address that is that of a node.
+	// OfNode says that a Service gives up an address that a node has.
 	OfNode NoteReason = "AddressOfNode"
 )
 
-// Note is something that somebody should know although the request is met.
+// Note is something that the Service's owner should know although the request is met.
 type Note struct {
 	Reason NoteReason
 	// Message is a sentence without its full stop.
@@ -345,7 +345,7 @@ func (s *State) shared(r Request, family corev1.IPFamily, pools []*compiled) net
 	return netip.Addr{}
 }
 
-// Reason says why a request is refused, for whoever decides on it. What it means to a person is in the message.
+// Reason says why a request is refused, for callers that decide by it. What it means to a person is in the message.
 type Reason string
 
 const (
@@ -371,7 +371,7 @@ const (
 type RefusedError struct {
 	// Reason is why.
 	Reason Reason
-	// Family is that of the address; empty if it is not about one.
+	// Family is the family of the address; empty if the refusal is not about one.
 	Family corev1.IPFamily
 	// Message says it to people, as a clause.
 	Message string

@@ -53,7 +53,7 @@ func addrs(texts ...string) []netip.Addr {
 	return result
 }
 
-// holderNamed is a Service of a name, which is its UID too. Those that come first in the alphabet are older.
+// holderNamed is a Service of a name, which is its UID too. Names that come first in the alphabet are older.
 func holderNamed(name string, edits ...func(*Holder)) Holder {
 	holder := Holder{
 		UID: types.UID(name), Service: types.NamespacedName{Namespace: "default", Name: name},
@@ -283,7 +283,7 @@ func TestDisabledPool(t *testing.T) {
 	}
 }
 
-// An address that somebody merely shows is nobody else's, and no reason to lose it.
+// An address that a Service merely shows goes to no other Service. But a Service that has the address keeps it.
 func TestShownAddresses(t *testing.T) {
 	state := NewState(compiledPools(t, examples()))
 	state.Set(holderNamed("a"), addrs("192.0.2.10"), addrs("192.0.2.11"))
@@ -301,8 +301,8 @@ func TestShownAddresses(t *testing.T) {
 	}
 }
 
-// The author of the older Service edits its port to that of another tenant's, with which it shares an address: who has the port keeps it, and
-// the other one gets an address of its own.
+// The author of the older Service edits its port to the port of another tenant's Service, with which it shares an address. The Service that
+// has the port keeps the address, and the older one gets an address of its own.
 func TestWhoHasThePortKeepsIt(t *testing.T) {
 	s := NewState(compiledPools(t, []config.Pool{{Name: "public", Addresses: []string{"192.0.2.0/24"}}}))
 	granted := func(name string, port int32) Holder {
@@ -365,7 +365,7 @@ func TestWhoTurnsLeaves(t *testing.T) {
 	}
 }
 
-// Of the Services that claim one address the oldest keeps it, with those that can share it with all before them.
+// Of the Services that claim one address the oldest keeps it, and so does each that can share it with all before it.
 func TestLosers(t *testing.T) {
 	state := NewState(compiledPools(t, examples()))
 	addr := addrs("192.0.2.10")

@@ -9,12 +9,12 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
-// degree is that of the trees: nodes of some cache lines.
+// degree is the degree of the trees: nodes of some cache lines.
 const degree = 32
 
-// free is the addresses of one family in one pool that nobody holds, as ranges that neither overlap nor touch. To take an
-// address, to give one back and to find the lowest costs the logarithm of the number of ranges, however large they are: a
-// /64 of which ten addresses are taken has at most eleven.
+// free is the addresses of one family in one pool that no Service holds, as ranges that neither overlap nor touch. To take an address, to
+// give one back and to find the lowest costs the logarithm of the number of ranges, however large they are: a /64 of which ten addresses
+// are taken has at most eleven.
 type free struct {
 	ranges *btree.BTree[config.AddressRange]
 	// size is how many addresses there are in all; a float, for there may be 2^64 and more.

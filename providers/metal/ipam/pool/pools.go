@@ -1,8 +1,8 @@
-// Package pool decides which addresses a Service gets. It is pure: it holds what is known of addresses, answers a request, and
-// calls nobody.
+// Package pool decides which addresses a Service gets. It is pure: it holds what is known of addresses, answers a request, and makes no
+// calls.
 //
-// Pools are what the config says. State is which Services hold which addresses. Allocate looks for the answer to a Request in a
-// State and changes nothing; whoever carries the answer out records it in the State by Set.
+// Pools are what the config says. State is which Services hold which addresses. Allocate looks for the answer to a Request in a State and
+// changes nothing. The caller carries the answer out and records it in the State by Set.
 //
 // The same State gives the same answer to the same Request, whatever the order of the calls of Set: the first pool by priority
 // that may be used, and the lowest address in it that is free.

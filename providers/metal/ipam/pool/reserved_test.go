@@ -25,7 +25,7 @@ func TestARefusalNamesTheNode(t *testing.T) {
 	}
 }
 
-// The addresses of nodes that are in a pool are left out: nobody is given one, by itself, by asking or by sharing, and whoever has one
+// The addresses of nodes that are in a pool are left out. No Service gets one, by itself, by asking or by sharing. A Service that has one
 // gives it up and is told so. When a node has gone its address is free again.
 func TestReservedAddresses(t *testing.T) {
 	pools, err := New([]config.Pool{{Name: "p", Addresses: []string{"192.0.2.0/30"}}})

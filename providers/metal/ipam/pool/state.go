@@ -28,19 +28,19 @@ type Holder struct {
 	UID     types.UID
 	Service types.NamespacedName
 	Created time.Time
-	// SharingKey is what Services have in common that may share addresses; empty shares with nobody.
+	// SharingKey is the key of Services that may share addresses. A Service with an empty key shares with no other.
 	SharingKey string
-	// Backend is where traffic to an address may be delivered: empty for every node, or else what selects the pods whose nodes
-	// may get it (externalTrafficPolicy Local). An address is announced by nodes as a whole, so that those who share it agree.
+	// Backend is where traffic to an address may be delivered: empty for every node, or else what selects the pods whose nodes may get it
+	// (externalTrafficPolicy Local). An address is announced by nodes as a whole, so Services that share it agree.
 	Backend string
-	// External are addresses at which the Service is reached by its own word, in spec.externalIPs: nobody is given one of them.
+	// External are the addresses in spec.externalIPs, by which the Service itself says that it is reached: no Service is given one of them.
 	External []netip.Addr
 	// Ports are those on which the Service is reached, and Granted those with which its status shows its addresses.
 	Ports, Granted []Port
 }
 
-// compare orders Services by which one keeps an address that both claim: one whose ports are those that it was granted, and then the older
-// one. Otherwise the author of an older Service could take the port of another one by an edit.
+// compare orders Services by which one keeps an address that both claim. A Service whose ports are the ones that it was granted comes
+// first, then the older one. Otherwise the author of an older Service could take the port of another one by an edit.
 func (h *Holder) compare(other *Holder) int {
 	unsettled := func(h *Holder) int {
 		if h.settled() {
@@ -78,7 +78,7 @@ func (h *Holder) obstacle(other *Holder, haveIt bool) string {
 // holding is what is known of one Service.
 type holding struct {
 	Holder
-	// claimed are the addresses that the Service has, and shown those that others may think it has.
+	// claimed are the addresses that the Service has, and shown the addresses that others may think it has.
 	claimed, shown []netip.Addr
 }
 
@@ -114,7 +114,7 @@ type State struct {
 	reserved map[netip.Addr]string
 }
 
-// NewState returns the state in which nobody holds an address.
+// NewState returns the state in which no Service holds an address.
 func NewState(pools *Pools) *State {
 	s := &State{
 		pools: pools, services: map[types.UID]*holding{}, byAddr: map[netip.Addr]map[types.UID]*holding{},
@@ -145,9 +145,9 @@ func (s *State) WithPools(pools *Pools) *State {
 // Pools returns the pools of the state.
 func (s *State) Pools() *Pools { return s.pools }
 
-// Set replaces what is known of a Service. Claimed are the addresses that it has: those it was granted, or shows if nobody
-// knows better. Shown are further ones, which it may still be reached by and which are therefore nobody else's, such as one
-// that it has just given up. Without any the Service is forgotten.
+// Set replaces what is known of a Service. Claimed are the addresses that it has: it was granted them, or shows them if no grant is known.
+// Shown are further addresses, such as one that it has just given up. It may still be reached by them, so no other Service gets them.
+// Without any the Service is forgotten.
 func (s *State) Set(holder Holder, claimed, shown []netip.Addr) {
 	s.Remove(holder.UID)
 	one := &holding{holder, claimed, shown}
@@ -250,8 +250,8 @@ type Loser struct {
 	Turned bool
 }
 
-// Losers returns the Services that claim an address and may not have it, in order. The oldest that has what it was granted keeps it, and with
-// it those that may share it with all who keep it: a rule that does not depend on who looks, or when.
+// Losers returns the Services that claim an address and may not have it, in order. The oldest that has what it was granted keeps it, and so
+// do the Services that may share it with all who keep it. The rule does not depend on who looks, or when.
 func (s *State) Losers(addr netip.Addr) []Loser {
 	return resolve(s.claimants(addr))
 }
@@ -304,8 +304,8 @@ func resolve(claimants []*Holder) []Loser {
 	return losers
 }
 
-// bars returns who keeps a Service from an address that it does not have yet, and why; nil if nobody does. Whoever may still be
-// reached by the address counts.
+// bars returns the Service that keeps another one from an address that it does not have yet, and why; nil if there is none. A Service that
+// may still be reached by the address counts.
 func (s *State) bars(addr netip.Addr, holder *Holder) (*Holder, string) {
 	var present []*Holder
 	for one := range maps.Values(s.byAddr[addr]) {

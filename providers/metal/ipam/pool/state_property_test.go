@@ -39,8 +39,8 @@ func all(pools []config.Pool) []netip.Addr {
 	return result
 }
 
-// Whatever a state was set to before, it answers as one that only has what was last set for each Service: the free
-// addresses are those that nobody holds, and the lowest is found.
+// Whatever a state was set to before, it answers as one that only has what was last set for each Service: the free addresses are the ones
+// that no Service holds, and the lowest is found.
 func TestStateIsWhatWasSetLast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pools := propertyPools(0)
