@@ -6,8 +6,8 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
-// Problem names what keeps a router from having everything that is announced. There are few of them and their names do not change, so
-// that they can be labels of metrics and words of conditions; the details are in sentences beside them.
+// Problem names what keeps a router from having everything that is announced. There are few, and their names do not change: they are labels
+// of metrics and words of conditions. The details are in sentences beside them.
 type Problem string
 
 // The problems of a session that is not up, or was not the last time.

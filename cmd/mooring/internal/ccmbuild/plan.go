@@ -76,8 +76,8 @@ type LocalPackage struct {
 type Workspace struct {
 	// Files are the files to write, by their path in the workspace.
 	Files map[string]string
-	// Links are symbolic links to write, from their name in the workspace to a directory. Directories are reached by links so
-	// that their paths are not in what is built: the same sources give the same bytes wherever they are.
+	// Links are symbolic links to write, from their name in the workspace to a directory. Links keep the paths of directories out of the
+	// program: the same sources give the same bytes wherever they are.
 	Links map[string]string
 	// Get are the arguments of go get: everything whose version matters at once, so it can say what contradicts what.
 	Get []string
