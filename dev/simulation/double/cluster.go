@@ -313,13 +313,9 @@ func (u *users) endProcess(kind draw.Disturbance) error {
 
 // plan says for a minute that a process ends as drawn, and may end its calls.
 func (w *World) plan() {
-	set := func(planned bool) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.planned = planned
-	}
-	set(true)
-	time.AfterFunc(time.Minute, func() { set(false) })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.planned = w.now() + time.Minute
 }
 
 // takeLease has another process take the lease of the manager. It never renews it.

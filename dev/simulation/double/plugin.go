@@ -39,9 +39,13 @@ const (
 	sharedSetting = 200
 )
 
-// Allowed returns how many calls of a method the reference makes at the same time by its defaults.
-func Allowed(method string) int {
+// Allowed returns how many calls of a method may be made at the same time: as many as the reference makes by its defaults, or as the plugin declares.
+func Allowed(method string, character draw.Plugin) int {
 	switch method {
+	case "GetLoadBalancer":
+		if character.Has(draw.Declaring) {
+			return sharedSetting
+		}
 	case "InstanceMetadata": // new nodes, and the status pass beside it
 		return 2
 	case "NodeAddresses", "NodeAddressesByProviderID": // the same of the old interfaces
@@ -102,7 +106,7 @@ func (p *plugin) call(ctx context.Context, method, object string, arguments argu
 	if w.active = p.process; p.other {
 		call.Other, call.Overlap, call.Repeated, call.Shared, call.Missing = true, 0, false, "", nil
 	}
-	fatal := w.draw.Plugin.Has(draw.NoMutex) && call.Overlap > Allowed(method)
+	fatal := w.draw.Plugin.Has(draw.NoMutex) && call.Overlap > Allowed(method, w.draw.Plugin)
 	w.mu.Unlock()
 	if fatal {
 		p.process.Kill(fmt.Errorf("concurrent map writes in %d calls of %s", call.Overlap, method))
@@ -180,7 +184,7 @@ func (w *World) withdraw(p *plugin, call *Call) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if call.Ended < 0 && !w.planned && !p.other {
+	if call.Ended < 0 && w.now() > w.planned && !p.other {
 		call.Withdrawn = w.now()
 	}
 }

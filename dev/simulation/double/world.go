@@ -54,8 +54,8 @@ type World struct {
 	// seen has the call that an argument was given to, by its address.
 	seen   map[any]*Call
 	faults []*apiFault
-	// planned says that the process ends as drawn.
-	planned bool
+	// planned is until when a process ends as drawn.
+	planned time.Duration
 }
 
 // instance is a machine of the cloud.

@@ -10,9 +10,10 @@ import (
 func concurrency(j *judge) {
 	reported := map[string]bool{}
 	for _, call := range j.mooring.Calls {
-		if call.Overlap > double.Allowed(call.Method) && !reported[call.Method] {
+		allowed := double.Allowed(call.Method, j.draw.Plugin)
+		if call.Overlap > allowed && !reported[call.Method] {
 			reported[call.Method] = true
-			j.add("7-overlap", call.Object, call.Began, "%d calls of %s are under way, and %d are allowed", call.Overlap, call.Method, double.Allowed(call.Method))
+			j.add("7-overlap", call.Object, call.Began, "%d calls of %s are under way, and %d are allowed", call.Overlap, call.Method, allowed)
 		}
 	}
 }

@@ -68,6 +68,8 @@ const (
 	rest = 2 * time.Minute
 	// longestPause is the longest pause between two calls about an object.
 	longestPause = 2 * time.Minute
+	// madeAgain is how long the cloud denies a load balancer before it is made again.
+	madeAgain = 10 * time.Minute
 	// arrives is how much later than that Mooring may be in the state that is asked for, besides the calls that are due.
 	arrives = 15 * time.Second
 )
@@ -597,6 +599,13 @@ func (j *judge) rates(rule, what string, mooring, reference, due map[string][]ti
 	if j.chance() {
 		more *= 2
 	}
+	// A process does not know which events another one has sent about what goes on failing.
+	says := func(from time.Duration) int {
+		if rule != "6-events" {
+			return more
+		}
+		return more * max(1, within(j.mooring.Starts, from, from+window))
+	}
 	for _, object := range slices.Sorted(maps.Keys(mooring)) {
 		for _, from := range mooring[object] {
 			ours := within(mooring[object], from, min(from+window, j.made(object, from)))
@@ -606,7 +615,7 @@ func (j *judge) rates(rule, what string, mooring, reference, due map[string][]ti
 					theirs = max(theirs, within(times, from-margin, from+window+margin))
 				}
 			}
-			if ours > theirs+more {
+			if ours > theirs+says(from) {
 				j.add(rule, object, from, "%d %s within ten minutes, and by the reference %d", ours, what, theirs)
 				break
 			}
@@ -642,6 +651,11 @@ func idle(j *judge) {
 	if j.draw.Plugin.Has(draw.PartialSuccess) { // an answer may have lacked addresses
 		for _, node := range j.draw.Nodes {
 			seen[node.Name] = max(seen[node.Name], draw.Disturbed+status+j.longest)
+		}
+	}
+	for _, call := range j.mooring.Calls { // a question that hung until the end of the disturbances is repeated in the next period
+		if call.Err != nil && call.Ended >= draw.Disturbed {
+			seen[call.Object] = max(seen[call.Object], call.Ended+status+j.longest)
 		}
 	}
 	for _, write := range j.mooring.Writes {
@@ -726,8 +740,43 @@ func (j *judge) otherLeads(at time.Duration) (other bool) {
 // settled is rule 13 at the end of the draw, for what the reference reaches too.
 func settled(j *judge) {
 	for _, one := range j.missing(j.reference.Open, j.mooring.Open) {
+		if j.abandoned(one.Object) || j.deniedAtEnd(one.Object) {
+			continue
+		}
 		j.add(one.Rule, one.Object, one.At, "%s", one.Text)
 	}
+}
+
+// abandoned reports whether the reference, in the place of Mooring, gives up an update of targets: the cloud denied the load balancer, and the reference
+// waits for the next change of the nodes.
+func (j *judge) abandoned(service string) bool {
+	calls := slices.DeleteFunc(slices.Clone(j.mooring.Calls), func(call *double.Call) bool { return call.Object != service })
+	if len(calls) < 2 {
+		return false
+	}
+	update, question := calls[len(calls)-2], calls[len(calls)-1]
+	return update.Method == "UpdateLoadBalancer" && update.Err != nil && question.Method == "GetLoadBalancer" && question.Answer == double.No && question.Other
+}
+
+// deniedAtEnd reports whether a deletion that came late took a load balancer that was made again, and Mooring has heard of it too late to make another
+// one by the end: the cloud denies it for ten minutes first, and a pause may follow.
+func (j *judge) deniedAtEnd(service string) bool {
+	if !j.deniedLate(service) {
+		return false
+	}
+	denied, since := false, time.Duration(0)
+	for _, call := range j.mooring.Calls {
+		switch {
+		case call.Object != service || call.Ended < 0:
+		case call.Method == "GetLoadBalancer" && call.Answer == double.No:
+			if !denied {
+				denied, since = true, call.Ended
+			}
+		case call.Err == nil:
+			denied = false
+		}
+	}
+	return denied && j.mooring.Length-since < madeAgain+longestPause+j.longest
 }
 
 // missing returns what Mooring has not reached and the reference has, but for nodes that the limit may hold, which stay targets. Where chance decides

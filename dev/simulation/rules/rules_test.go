@@ -271,6 +271,47 @@ var allowances = []allowance{
 		},
 		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[2].Other = false },
 	},
+	{
+		name: "two lookups of load balancers, where the plugin declares calls at the same time", rule: "7-overlap",
+		draw:    draw.Draw{Plugin: draw.Plugin{Characters: []draw.Character{draw.Declaring}}, Nodes: world().Nodes, Services: world().Services},
+		mooring: func(r *double.Record) { r.Calls = append(r.Calls, &double.Call{Method: "GetLoadBalancer", Object: "s", Overlap: 2}) },
+		broken:  func(d *draw.Draw, _ *double.Record) { d.Plugin.Characters = nil },
+	},
+	{
+		name: "events of each process about what goes on failing", rule: "6-events", draw: world(),
+		mooring: func(r *double.Record) {
+			r.Starts, r.Events = []time.Duration{0, 5 * time.Minute}, make([]double.EventWrite, 8)
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Starts = r.Starts[:1] },
+	},
+	{
+		name: "what a question that hung until the end of the disturbances would have told", rule: "6-idle",
+		draw: draw.Draw{Plugin: draw.Plugin{Characters: []draw.Character{draw.Hanging}}, Nodes: world().Nodes, Services: world().Services},
+		mooring: func(r *double.Record) {
+			r.Calls = append(r.Calls, &double.Call{Method: "InstanceMetadata", Object: "m", Began: time.Minute, Ended: 10 * time.Minute, Err: errors.New("reset")})
+			r.Writes = append(r.Writes, double.Write{At: 14*time.Minute + 50*time.Second, Resource: "nodes", Object: "m"})
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Ended = 9 * time.Minute },
+	},
+	{
+		name: "an update that the reference gives up in the place of Mooring", rule: "13", draw: world(),
+		mooring: func(r *double.Record) {
+			r.Open = []double.Fault{{Rule: "13", Object: "s"}}
+			r.Calls = append(r.Calls, &double.Call{Method: "UpdateLoadBalancer", Object: "s", Overlap: 1, Err: errors.New("denied"), Other: true},
+				&double.Call{Method: "GetLoadBalancer", Object: "s", Overlap: 1, Answer: double.No, Other: true})
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Other = false },
+	},
+	{
+		name: "a load balancer that a deletion took late, and that is denied for less than ten minutes at the end", rule: "13",
+		draw: draw.Draw{Plugin: draw.Plugin{Characters: []draw.Character{draw.EventualDeletion}}, Nodes: world().Nodes, Services: world().Services,
+			Events: []draw.Event{{At: time.Minute, Kind: draw.TypeChange, Object: "s", For: time.Minute}}},
+		mooring: func(r *double.Record) {
+			r.Open = []double.Fault{{Rule: "13", Object: "s"}}
+			r.Calls = append(r.Calls, &double.Call{Method: "GetLoadBalancer", Object: "s", Began: 9 * time.Minute, Ended: 9 * time.Minute, Overlap: 1, Answer: double.No})
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Ended = 7 * time.Minute },
+	},
 }
 
 func TestAllowances(t *testing.T) {
