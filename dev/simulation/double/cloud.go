@@ -214,7 +214,7 @@ func (l loadBalancer) GetLoadBalancerName(_ context.Context, _ string, service *
 // GetLoadBalancer implements cloudprovider.LoadBalancer.
 func (l loadBalancer) GetLoadBalancer(ctx context.Context, _ string, service *corev1.Service) (status *corev1.LoadBalancerStatus, exists bool, err error) {
 	name := key(service)
-	err = l.call(ctx, "GetLoadBalancer", name, arguments{service: service}, func(dice *rand.Rand) error {
+	err = l.call(ctx, "GetLoadBalancer", name, arguments{service: service, answers: answers{is: &exists}}, func(dice *rand.Rand) error {
 		if one := l.world.find(name); one != nil && one.made+l.world.lag(draw.LaggingAnswers, dice) <= l.world.now() {
 			status, exists = one.status(), true
 		}

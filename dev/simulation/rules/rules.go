@@ -226,12 +226,22 @@ func (j *judge) deleted() map[string]bool {
 	return deleted
 }
 
-// limited reports whether the draw deletes more instances than the limit allows. It counts recreated instances too.
+// limited reports whether the draw deletes more instances than the limit allows. It counts recreated instances too, and only nodes that had joined.
 func (j *judge) limited() bool {
-	nodes, gone := len(j.draw.Nodes), len(j.deleted())
+	gone, first := len(j.deleted()), j.end
 	for _, event := range j.draw.Events {
-		if event.Kind == draw.Replaced {
+		switch event.Kind {
+		case draw.Replaced:
 			gone++
+			first = min(first, event.At)
+		case draw.Leave, draw.MassLeave:
+			first = min(first, event.At)
+		}
+	}
+	nodes := 0
+	for _, node := range j.draw.Nodes {
+		if node.Joins <= first {
+			nodes++
 		}
 	}
 	return gone > min(max(10, nodes/4), nodes/2)

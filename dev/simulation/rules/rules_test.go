@@ -208,6 +208,14 @@ var allowances = []allowance{
 		broken: func(_ *draw.Draw, r *double.Record) { r.NodeChanges[0].At = 4*time.Minute - time.Second },
 	},
 	{
+		name: "a node beyond the limit of the nodes that have joined", rule: "3", draw: draw.Draw{
+			Nodes:    []draw.Node{{Name: "n"}, {Name: "m"}, {Name: "o"}, {Name: "p", Joins: 10 * time.Minute}},
+			Services: world().Services, Events: []draw.Event{{At: 2 * time.Minute, Kind: draw.Leave, Object: "m"}, {At: 2 * time.Minute, Kind: draw.Leave, Object: "o"}},
+		},
+		mooring: func(r *double.Record) { r.Removed["m"] = 10 * time.Minute },
+		broken:  func(d *draw.Draw, _ *double.Record) { d.Nodes[3].Joins = 0 },
+	},
+	{
 		name: "a node that is kept because the cloud denies a node that is ready", rule: "3",
 		draw: draw.Draw{Plugin: draw.Plugin{Characters: []draw.Character{draw.Denying}}, Nodes: world().Nodes, Services: world().Services,
 			Events: []draw.Event{{At: 2 * time.Minute, Kind: draw.Leave, Object: "m"}}},
