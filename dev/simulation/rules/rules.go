@@ -402,6 +402,12 @@ func changes(d draw.Draw) []change {
 	return all
 }
 
+// absent reports whether Mooring has deleted a node by a time, and no other node has its name.
+func (j *judge) absent(node string, at time.Duration) bool {
+	removed, is := j.mooring.Removed[node]
+	return is && removed <= at && at < j.made(node, removed)
+}
+
 // lateness is the part of the rules 4 and 13 about changes that pass at once.
 func lateness(j *judge) {
 	arrival := func(record double.Record, one change) (time.Duration, bool) {
@@ -421,7 +427,7 @@ func lateness(j *judge) {
 		}
 	}
 	for _, one := range all {
-		if one.holds != nil && !j.held(one) {
+		if one.holds != nil && (!j.held(one) || j.absent(one.object, one.at)) {
 			continue
 		}
 		reference, ok := arrival(j.reference, one)

@@ -2,6 +2,7 @@ package rules_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -278,6 +279,14 @@ var allowances = []allowance{
 			r.Calls[2].Other = true
 		},
 		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[2].Other = false },
+	},
+	{
+		name: "a node that is excluded after Mooring has deleted it", rule: "4-excluded", draw: world(draw.Event{At: 3 * time.Minute, Kind: draw.Exclude, Object: "m"}),
+		reference: func(r *double.Record) {
+			r.Calls[1].Began, r.Calls[1].Ended, r.Calls[1].Targets = 3*time.Minute, 3*time.Minute+time.Second, []string{"n"}
+		},
+		mooring: func(r *double.Record) { r.Calls = slices.Delete(r.Calls, 1, 2) },
+		broken:  func(_ *draw.Draw, r *double.Record) { delete(r.Removed, "m") },
 	},
 	{
 		name: "two lookups of load balancers, where the plugin declares calls at the same time", rule: "7-overlap",
