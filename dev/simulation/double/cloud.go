@@ -288,11 +288,11 @@ func (w *World) full(count, drawn int) bool {
 
 type router struct{ *plugin }
 
-// omitted reports whether lists come from a replica that has lost a route for a while. The lock is held.
-func (w *World) omitted(node string, lag time.Duration) bool {
+// omitted reports whether lists come from a replica that has lost a route for a while, after it had shown it. The lock is held.
+func (w *World) omitted(node string, shown, lag time.Duration) bool {
 	dice := draw.Dice(w.draw.Seed, "omission", node)
 	from := draw.Settle + time.Duration(dice.IntN(8*60))*time.Second
-	return dice.IntN(3) == 0 && from <= w.now() && w.now() < from+lag
+	return dice.IntN(3) == 0 && shown <= from && from <= w.now() && w.now() < from+lag
 }
 
 // ListRoutes implements cloudprovider.Routes.
@@ -305,7 +305,7 @@ func (r router) ListRoutes(ctx context.Context, _ string) (routes []*cloudprovid
 		}
 		for _, node := range slices.Sorted(maps.Keys(w.routes)) {
 			one := w.routes[node]
-			if shown := one.made+lag <= w.now() && (one.deleted == 0 || one.deleted+lag > w.now()); shown && !w.omitted(node, lag) {
+			if shown := one.made+lag <= w.now() && (one.deleted == 0 || one.deleted+lag > w.now()); shown && !w.omitted(node, one.made+lag, lag) {
 				copied := one.route
 				routes = append(routes, &copied)
 			}
