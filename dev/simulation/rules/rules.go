@@ -674,6 +674,11 @@ func idle(j *judge) {
 			seen[call.Object] = max(seen[call.Object], call.Ended+status+j.longest)
 		}
 	}
+	for _, call := range j.mooring.Calls { // a check that finds that a deletion took the load balancer late is said in a condition
+		if call.Method == "GetLoadBalancer" && call.Answer == double.No && j.deniedLate(call.Object) {
+			written[call.Object] = true
+		}
+	}
 	for _, write := range j.mooring.Writes {
 		if settled(write) && !written[write.Object] && write.At > seen[write.Object] && write.Verb != "delete" { // rule 3 judges deletions
 			written[write.Object] = true

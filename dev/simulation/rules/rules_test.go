@@ -311,6 +311,16 @@ var allowances = []allowance{
 		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Ended = 9 * time.Minute },
 	},
 	{
+		name: "what a check says of a load balancer that a deletion took late", rule: "6-idle",
+		draw: draw.Draw{Plugin: draw.Plugin{Characters: []draw.Character{draw.EventualDeletion}}, Nodes: world().Nodes, Services: world().Services,
+			Events: []draw.Event{{At: time.Minute, Kind: draw.TypeChange, Object: "s", For: time.Minute}}},
+		mooring: func(r *double.Record) {
+			r.Calls = append(r.Calls, &double.Call{Method: "GetLoadBalancer", Object: "s", Began: 14 * time.Minute, Ended: 14 * time.Minute, Overlap: 1, Answer: double.No})
+			r.Writes = append(r.Writes, double.Write{At: 15 * time.Minute, Resource: "services", Object: "s"})
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Answer = double.Yes },
+	},
+	{
 		name: "an update that the reference gives up in the place of Mooring", rule: "13", draw: world(),
 		mooring: func(r *double.Record) {
 			r.Open = []double.Fault{{Rule: "13", Object: "s"}}
