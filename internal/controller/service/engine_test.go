@@ -172,7 +172,7 @@ func (e *engine) changeNode(name string, node *corev1.Node) {
 	}
 	e.cluster.mu.Unlock()
 	if before == nil || node == nil {
-		e.core.targets.note()
+		e.core.targets.note(node == nil)
 	} else {
 		e.core.targets.updated(before, node)
 	}

@@ -92,7 +92,7 @@ func (s *scenario) play(ctx context.Context, d *datadriven.TestData) error {
 		for _, node := range d.CmdArgs {
 			s.cluster.nodes[node.Key] = nodeWith(node.Key)
 		}
-		s.reconciler.targets.note()
+		s.reconciler.targets.note(true)
 	case "create":
 		s.cluster.put(serviceWith())
 	case "delete":

@@ -28,7 +28,7 @@ const (
 	// removalDelay is how long load balancers wait at most after a target was excluded or its Node deleted: nodes that leave together are one
 	// change.
 	removalDelay = time.Second
-	// lookPause is the least time between two looks for targets that were lost: each goes through all nodes, which join by the thousand.
+	// lookPause is the least time between two looks for targets that were lost: each goes through all nodes, which leave by the hundred.
 	lookPause = removalDelay / 4
 	// listAgain is the pause after the nodes could not be listed.
 	listAgain = 10 * time.Second
@@ -55,15 +55,20 @@ type targets struct {
 	memo       *targetSet
 	memoOf     uint64 // the generation that memo was built from
 	settled    *targetSet
+	// left says that a target may have left since takeLeft last said so.
+	left bool
 	// joined are the nodes that were seen to be initialized, with a network.
 	joined map[types.UID]bool
 	// selects says that labels of nodes matter: a Service was seen that selects its targets by them.
 	selects bool
 }
 
-// note takes notice of a node that came, went or changed.
-func (t *targets) note() {
-	t.expire()
+// note takes notice of a node that came, went or changed, and whether it may have been a target and is none now.
+func (t *targets) note(left bool) {
+	t.mu.Lock()
+	t.generation++
+	t.left = t.left || left
+	t.mu.Unlock()
 	select {
 	case t.changed <- struct{}{}:
 	default:
@@ -74,7 +79,7 @@ func (t *targets) note() {
 func (t *targets) updated(before, after *corev1.Node) {
 	switch {
 	case t.matters(before, after):
-		t.note()
+		t.note(before.UID != after.UID || roleOf(before) != roleOf(after) || t.owners.Decide(before).Owner != t.owners.Decide(after).Owner)
 	case !maps.Equal(before.Labels, after.Labels), !maps.Equal(before.Annotations, after.Annotations):
 		t.expire()
 	}
@@ -255,7 +260,7 @@ func (t *targets) gather(ctx context.Context) bool {
 	var all, removals kit.Burst
 	var looked time.Time
 	all.Add(time.Now())
-	for due, losing := true, false; ; {
+	for due, losing := t.takeLeft(), false; ; {
 		now := time.Now()
 		wait := looked.Add(lookPause).Sub(now)
 		if due && wait <= 0 {
@@ -276,7 +281,7 @@ func (t *targets) gather(ctx context.Context) bool {
 		select {
 		case <-t.changed:
 			all.Add(time.Now())
-			due = true
+			due = t.takeLeft() || due
 		case <-timer.C:
 			if !looks {
 				return true
@@ -289,11 +294,20 @@ func (t *targets) gather(ctx context.Context) bool {
 	}
 }
 
-// loses reports whether the latest set lacks a target of the settled one that is to be removed.
+// takeLeft reports whether a target may have left since the last time.
+func (t *targets) takeLeft() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	left := t.left
+	t.left = false
+	return left
+}
+
+// loses reports whether the latest set lacks a target of the settled one that is to be removed, or cannot be determined: settle says why.
 func (t *targets) loses(ctx context.Context) bool {
 	latest, err := t.latest(ctx)
 	settled := t.settledSet()
-	return err == nil && settled != nil && settled.loses(latest)
+	return err != nil || settled != nil && settled.loses(latest)
 }
 
 // difference returns the names that are in one set and not in the other, and those whose identity differs in both.

@@ -34,11 +34,15 @@ func TestABurstIsOneUpdate(t *testing.T) {
 		if got := e.cloud.count("ensure"); got != services {
 			t.Errorf("%d load balancers were ensured, want %d", got, services)
 		}
+		lists := e.cluster.nodeLists
 		for i := range nodes {
 			e.changeNode(fmt.Sprintf("n%d", i), nodeWith(fmt.Sprintf("n%d", i)))
 			time.Sleep(20 * time.Millisecond)
 		}
 		time.Sleep(time.Minute)
+		if listed := e.cluster.nodeLists - lists; listed > 2 { // each goes through all nodes
+			t.Errorf("all nodes were looked at %d times", listed)
+		}
 		if err := e.mismatch(); err != nil {
 			t.Error(err)
 		}
