@@ -23,6 +23,7 @@ type Cloud struct {
 	*pluginfault.Injector
 	built chan struct{}
 	*memory
+	awaitRoutes func()
 }
 
 // memory is what the cloud holds.
@@ -55,6 +56,8 @@ type Options struct {
 	Lists, Watches bool
 	// BareIDs makes provider IDs without a scheme, as the providers of Alibaba Cloud and Oracle do.
 	BareIDs bool
+	// AwaitRoutes is called before it says that it has routes. Nil: it says so at once.
+	AwaitRoutes func()
 }
 
 // New returns an empty cloud whose provider is registered under its name, which is also the scheme of its provider IDs. A name
@@ -76,12 +79,20 @@ func New(name string, o Options) *Cloud {
 		works.declares.WatchInstances = m.watchInstances
 	}
 	faults := pluginfault.NewInjector()
-	c := &Cloud{Plugin: pluginfault.Wrap(works, faults), Injector: faults, built: make(chan struct{}, 1), memory: m}
+	c := &Cloud{Plugin: pluginfault.Wrap(works, faults), Injector: faults, built: make(chan struct{}, 1), memory: m, awaitRoutes: o.AwaitRoutes}
 	cloudprovider.RegisterCloudProvider(name, func(io.Reader) (cloudprovider.Interface, error) {
 		c.built <- struct{}{}
 		return c, nil
 	})
 	return c
+}
+
+// Routes is part of cloudprovider.Interface.
+func (c *Cloud) Routes() (cloudprovider.Routes, bool) {
+	if c.awaitRoutes != nil {
+		c.awaitRoutes()
+	}
+	return c.Plugin.Routes()
 }
 
 // Built has a value for each manager that has built the provider, until a test receives it. By then the manager has read its flags.

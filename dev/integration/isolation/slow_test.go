@@ -2,6 +2,7 @@ package isolation_test
 
 import (
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,6 +25,21 @@ func TestSlowWrites(t *testing.T) {
 			scenario(t, m)
 		})
 	}
+}
+
+// A provider that asks its cloud whether there are routes, and waits for the answer, has nodes and load balancers wait for nothing.
+func TestAProviderThatWaitsForItsNetwork(t *testing.T) {
+	t.Parallel()
+	answered := make(chan struct{})
+	m := start(t, "network", faulty.Options{AwaitRoutes: func() { <-answered }})
+	answer := sync.OnceFunc(func() { close(answered) })
+	t.Cleanup(answer) // before the manager is to end
+	node := m.instance(t, "waits")
+	m.awaitInitialized(t, node)
+	awaitAddress(t, m.service(t, old))
+	m.awaitTarget(t, node)
+	answer()
+	m.awaitRoute(t, node)
 }
 
 // Services whose load balancers take long and fail leave the others their turn. One write takes 3 s, so they keep the one
