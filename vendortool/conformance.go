@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
+	_ "unsafe" // for go:linkname
 
 	"github.com/spf13/cobra"
 	cloudprovider "k8s.io/cloud-provider"
@@ -57,7 +60,7 @@ declares it. A provider that is not safe for that may end the program: the repor
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.account.provider, "cloud-provider", "", "`name` of the provider (required)")
+	addProvider(cmd, &f.account.provider)
 	flags.StringVar(&f.account.config, "cloud-config", "", "`file` with the provider's configuration")
 	flags.StringVar(&f.options.ClusterName, "cluster-name", conformance.DefaultClusterName,
 		"`name` of the cluster that the provider is called with; not one that exists")
@@ -194,6 +197,22 @@ func known(name string) error {
 	if cloudprovider.IsCloudProvider(name) {
 		return nil
 	}
-	return fmt.Errorf("--cloud-provider: %q: not in this program; mooring build --tool builds one with it, and a provider's own "+
-		"test can run the rules", name)
+	return fmt.Errorf("--cloud-provider: %q: not in this program, which has %s; mooring build --tool builds one with it, and a provider's own "+
+		"test can run the rules", name, strings.Join(linked(), ", "))
+}
+
+// providers are the factories of the packages that are linked into this program. k8s.io/cloud-provider does not export them.
+//
+//go:linkname providers k8s.io/cloud-provider.providers
+var providers map[string]cloudprovider.Factory
+
+// linked returns their names.
+func linked() []string { return slices.Sorted(maps.Keys(providers)) }
+
+// addProvider adds the flag --cloud-provider.
+func addProvider(cmd *cobra.Command, name *string) {
+	cmd.Flags().StringVar(name, "cloud-provider", "", "`name` of the provider (required)")
+	_ = cmd.RegisterFlagCompletionFunc("cloud-provider", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return linked(), cobra.ShellCompDirectiveNoFileComp
+	})
 }

@@ -57,9 +57,9 @@ kubeconfig may be anybody's who may read Services and nodes.
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.account.provider, "cloud-provider", "", "`name` of the provider (required)")
+	addProvider(cmd, &f.account.provider)
 	flags.StringVar(&f.account.config, "cloud-config", "", "`file` with the provider's configuration")
-	f.account.kubeconfig.AddFlags(flags)
+	f.account.kubeconfig.AddFlags(cmd)
 	flags.StringVar(&f.clusterName, "cluster-name", defaultClusterName, "`name` of the cluster, as the manager has it")
 	flags.StringSliceVar(&f.clusterCIDRs, "cluster-cidr", nil, "`ranges` of the cluster's pods, as the manager has them")
 	f.output.AddFlag(cmd)

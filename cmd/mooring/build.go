@@ -80,6 +80,7 @@ minutes; after that the go tool has them in its cache.
 	flags.StringVar(&f.lock, "lock", "",
 		"`file` with the modules to build from, their versions and sums; written if it is not there, otherwise nothing else is built from")
 	flags.StringVar(&f.platforms, "platform", "", "`OS/ARCH,...` to build for; several with --image only (default this machine's)")
+	_ = cmd.RegisterFlagCompletionFunc("platform", cobra.FixedCompletions([]string{"linux/amd64", "linux/arm64"}, cobra.ShellCompDirectiveNoFileComp))
 	flags.StringVar(&f.mooring, "mooring-version", "", "`version` of Mooring to build with")
 	flags.BoolVar(&f.tool, "tool", false, "build the tool that tries the providers instead of the daemon (default file mooring-tool)")
 	flags.BoolVar(&f.cgo, "cgo", false, "link with C libraries, for a provider that needs them; not for an image")

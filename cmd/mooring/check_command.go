@@ -49,7 +49,7 @@ Exit codes:
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
-	f.access.AddFlags(cmd.Flags())
+	f.access.AddFlags(cmd)
 	f.lease.addFlag(cmd.Flags())
 	addSchemes(cmd.Flags(), &f.schemes)
 	f.output.AddFlag(cmd)
@@ -69,7 +69,8 @@ func (f *checkFlags) run(cmd *cobra.Command) error {
 		return cli.Unseen(err)
 	}
 	out := cmd.OutOrStdout()
-	if text, wide := f.output.ForPeople(); text {
+	text, wide := f.output.ForPeople()
+	if text {
 		_, err = io.WriteString(out, report.Text(view.Style{Color: colored(out), All: wide}))
 	} else {
 		err = f.output.Print(out, &checkDocument{TypeMeta: cli.TypeMeta("CheckReport"), Report: report})
@@ -77,8 +78,12 @@ func (f *checkFlags) run(cmd *cobra.Command) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("writing what was found: %w", err)
+	case report.State == check.Error && text:
+		return cli.Said(cli.ExitFailed)
 	case report.State == check.Error:
 		return fmt.Errorf("%s found an error", words.Count(report.Count(check.Error), "check", "checks"))
+	case report.Count(check.Unknown) > 0 && text:
+		return cli.Said(cli.ExitUnseen)
 	case report.Count(check.Unknown) > 0:
 		return cli.Unseen(fmt.Errorf("%s not possible", words.Count(report.Count(check.Unknown), "check is", "checks are")))
 	}

@@ -192,7 +192,7 @@ func (w *fixture) status(t *testing.T) {
 	nobody, err := w.cluster.UserKubeconfig("nobody")
 	must.NoError(t, err)
 	code, stdout, _ = programtest.Call(t, newRoot(), "status", "--kubeconfig="+nobody)
-	if code != cli.ExitOK || !strings.Contains(stdout, "Not known: the nodes, which you may not read: ") ||
+	if code != cli.ExitUnseen || !strings.Contains(stdout, "Not known: the nodes, which you may not read: ") ||
 		!strings.Contains(stdout, "Leader: not known") || !strings.Contains(stdout, "Nodes: not known") {
 		t.Errorf("somebody without rights: exit code %d\n%s", code, stdout)
 	}

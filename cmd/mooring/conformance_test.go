@@ -129,7 +129,7 @@ func TestConformanceCommandLinesThatAreWrong(t *testing.T) {
 			[]string{"--cloud-provider=fog", "--cloud-config=/nowhere/config", "--propagation-timeout=-1s", "--skip=routes-created",
 				"--rule=routes-flown"},
 			[]string{
-				`--cloud-provider: "fog": not in this program`, "--cloud-config: stat /nowhere/config", "propagation timeout -1s, rule", "must be ID=REASON",
+				`--cloud-provider: "fog": not in this program, which has sim; `, "--cloud-config: stat /nowhere/config", "propagation timeout -1s, rule", "must be ID=REASON",
 				`there is no rule "routes-flown"`,
 			},
 		},

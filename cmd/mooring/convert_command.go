@@ -74,7 +74,7 @@ func (f *convertFlags) run(cmd *cobra.Command) error {
 		inputs = append(inputs, bytes.NewReader(data))
 	}
 	if err := errors.Join(wrong...); err != nil {
-		return cli.Usage(cmd, err)
+		return wrongInput(cmd, err)
 	}
 	result, err := convert.MetalLB(inputs...)
 	if err != nil {

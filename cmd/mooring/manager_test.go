@@ -206,10 +206,15 @@ func TestCompletions(t *testing.T) {
 			t.Errorf("%s: exit code %d", shell, code)
 		}
 	}
+	kubeconfig := write(t, "apiVersion: v1\nkind: Config\ncontexts: [{name: blue, context: {cluster: c}}]\n")
 	for want, args := range map[string][]string{
 		"orphans\t":     {"__complete", "o"},
 		"--exit-code\t": {"__complete", "plan", "--ex"},
 		"json\n":        {"__complete", "status", "--output", ""},
+		"linux/arm64\n": {"__complete", "build", "--platform", ""},
+		"sim\n":         {"__complete", "orphans", "--cloud-provider", ""},
+		"blue\n":        {"__complete", "check", "--kubeconfig", kubeconfig, "--context", ""},
+		"--context\tname of the context of the kubeconfig to use\n": {"__complete", "check", "--cont"},
 	} {
 		if _, stdout, _ := programtest.Call(t, newRoot(), args...); !strings.Contains(stdout, want) {
 			t.Errorf("%v offers no %q:\n%s", args, want, stdout)

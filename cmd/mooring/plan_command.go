@@ -51,7 +51,7 @@ needs that right, and none of your credentials.
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
-	f.access.addFlags(flags, defaultServer)
+	f.access.addFlags(cmd, defaultServer)
 	f.output.AddFlag(cmd)
 	flags.StringVarP(&f.namespace, "namespace", "n", managers.DefaultNamespace, "`namespace` of the pod, with --port-forward")
 	flags.BoolVar(&f.all, "all", false, "show all fields, and long values whole; the same as --output=wide")
@@ -81,7 +81,7 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 		return fmt.Errorf("writing the plan: %w", err)
 	}
 	if f.exitCode && len(plan.Intents) > 0 {
-		return cli.Differs()
+		return cli.Said(cli.ExitDiffers)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 
@@ -44,8 +44,9 @@ type access struct {
 }
 
 // addFlags adds the flags that say so. Server is the default of --server.
-func (a *access) addFlags(flags *pflag.FlagSet, server string) {
-	a.AddFlags(flags)
+func (a *access) addFlags(cmd *cobra.Command, server string) {
+	a.AddFlags(cmd)
+	flags := cmd.Flags()
 	flags.StringVar(&a.server, "server", server, "`URL` of the manager's secure port")
 	flags.BoolVar(&a.forwarding, "port-forward", false,
 		"reach the manager's pod through the API server, in place of --server, with a token of the pod's account and none of yours; takes "+

@@ -80,7 +80,11 @@ to the cloud and the last events. The page is complete in itself and loads nothi
 What you may not read is left out, and said so. Nodes of other providers are recognized by the annotation
 mooring.dev/ignore, and by --provider-id-schemes.
 
-` + cli.ExitCodes,
+Exit codes:
+  0    the status was shown, whatever it says
+  1    something failed; the last line on standard error says what
+  2    the command line is wrong, or nothing could be read
+  130  interrupted by a signal before it was through`,
 		Example: `  mooring status
   kubectl mooring status --context=blue
   mooring status --server=https://192.0.2.10:10258 --certificate-authority=ca.pem
@@ -93,7 +97,7 @@ mooring.dev/ignore, and by --provider-id-schemes.
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	flags := cmd.Flags()
-	f.access.addFlags(flags, "")
+	f.access.addFlags(cmd, "")
 	f.lease.addFlag(flags)
 	addSchemes(flags, &f.schemes)
 	f.output.AddFlag(cmd)
@@ -222,6 +226,9 @@ func (f *statusFlags) show(cmd *cobra.Command, look *look, progress io.Writer) e
 	}
 	if err != nil {
 		return fmt.Errorf("writing the status: %w", err)
+	}
+	if status.Leader == nil && status.Nodes == nil && status.Services == nil && status.Manager == nil {
+		return cli.Unseen(errors.New("nothing could be read"))
 	}
 	return nil
 }

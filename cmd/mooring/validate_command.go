@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -75,7 +76,7 @@ func (f *validateFlags) run(cmd *cobra.Command) error {
 	}
 	data, err := readInput(cmd, f.file)
 	if err != nil {
-		return cli.Usage(cmd, fmt.Errorf("--cloud-config: %w", err))
+		return wrongInput(cmd, fmt.Errorf("--cloud-config: %w", err))
 	}
 	name, dir := f.file, filepath.Dir(f.file)
 	if f.file == standardInput {
@@ -85,7 +86,8 @@ func (f *validateFlags) run(cmd *cobra.Command) error {
 		return fmt.Errorf("finding the folder of %s: %w", f.file, err)
 	}
 	report, out := cloudconfig.Examine(data, dir, f.provider, f.files), cmd.OutOrStdout()
-	if text, _ := f.output.ForPeople(); text {
+	text, _ := f.output.ForPeople()
+	if text {
 		_, err = io.WriteString(out, report.Text(name))
 	} else {
 		err = f.output.Print(out, &validationDocument{TypeMeta: cli.TypeMeta("ValidationReport"), Report: report})
@@ -93,16 +95,19 @@ func (f *validateFlags) run(cmd *cobra.Command) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("writing what was found: %w", err)
-	case !report.Valid || f.strict && len(report.Findings) > 0:
+	case report.Valid && (!f.strict || len(report.Findings) == 0):
+		return nil
+	case text:
+		return cli.Said(cli.ExitFailed)
+	default:
 		return fmt.Errorf("%s: %s", name, report.Summary())
 	}
-	return nil
 }
 
 // standardInput is the name of a file that stands for standard input.
 const standardInput = "-"
 
-// readInput reads a file, or standard input.
+// readInput reads a file, or standard input, until a signal ends the command: what is typed may have no end.
 func readInput(cmd *cobra.Command, name string) ([]byte, error) {
 	from := cmd.InOrStdin()
 	if name != standardInput {
@@ -113,9 +118,30 @@ func readInput(cmd *cobra.Command, name string) ([]byte, error) {
 		defer func() { _ = file.Close() }()
 		from = file
 	}
-	data, err := io.ReadAll(io.LimitReader(from, maxConfig+1))
-	if err == nil && len(data) > maxConfig {
-		err = fmt.Errorf("%s: larger than %d MiB", name, maxConfig>>20)
+	type content struct {
+		data []byte
+		err  error
 	}
-	return data, err
+	read := make(chan content, 1)
+	go func() { // it ends with the process if there is no end
+		data, err := io.ReadAll(io.LimitReader(from, maxConfig+1))
+		read <- content{data, err}
+	}()
+	select {
+	case got := <-read:
+		if got.err == nil && len(got.data) > maxConfig {
+			got.err = fmt.Errorf("%s: larger than %d MiB", name, maxConfig>>20)
+		}
+		return got.data, got.err
+	case <-cmd.Context().Done():
+		return nil, context.Cause(cmd.Context())
+	}
+}
+
+// wrongInput returns how a command ends that could not read its input.
+func wrongInput(cmd *cobra.Command, err error) error {
+	if cmd.Context().Err() != nil {
+		return cli.Interrupted(fmt.Errorf("interrupted: %w", err))
+	}
+	return cli.Usage(cmd, err)
 }

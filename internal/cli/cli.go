@@ -9,9 +9,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/mooring-ccm/mooring/internal/version"
 )
@@ -48,6 +50,11 @@ func NewGroup(name, short, long string) *cobra.Command {
 // NewRoot returns the command of a program: a group with the flag --version.
 func NewRoot(name, short, long string) *cobra.Command {
 	root := NewGroup(name, short, long)
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+		if cmd.Name() == cobra.ShellCompRequestCmd {
+			describeFlags(root)
+		}
+	}
 	// Not cobra's own flag: its template calls methods by name, for which the linker keeps every exported method of every library.
 	shown := root.Flags().BoolP("version", "v", false, "version for "+name)
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -58,6 +65,14 @@ func NewRoot(name, short, long string) *cobra.Command {
 		return err
 	}
 	return root
+}
+
+// describeFlags has shells show the texts of flags without the quotes that mark the name of a value for --help.
+func describeFlags(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) { flag.Usage = strings.ReplaceAll(flag.Usage, "`", "") })
+	for _, below := range cmd.Commands() {
+		describeFlags(below)
+	}
 }
 
 // Run executes a command until it ends or a signal does, and returns the exit code. A second signal ends the process at once: the
@@ -98,11 +113,14 @@ func (e unseenError) Unwrap() error { return e.error }
 // Unseen marks an error as the end of a command that could not look at what it was to decide on. It ends with ExitUnseen.
 func Unseen(err error) error { return unseenError{err} }
 
-// errDiffers ends a command that has found what it was to look for.
-var errDiffers = errors.New("there is something to do")
+// saidError ends a command that has said what it found.
+type saidError struct{ code int }
 
-// Differs returns an error that ends a command with ExitDiffers. Nothing is written for it: the command has said what it found.
-func Differs() error { return errDiffers }
+// Error is for tests; Execute does not write it.
+func (e saidError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+
+// Said returns an error that ends a command with an exit code. Nothing is written for it: the command has said what it found.
+func Said(code int) error { return saidError{code} }
 
 // suggestionDistance is by how many letters a mistyped command may differ from the one that is suggested; it is cobra's own.
 const suggestionDistance = 2
@@ -125,11 +143,12 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 // Execute runs a command and turns its error into a line and an exit code.
 func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	err := root.ExecuteContext(ctx)
+	var said saidError
 	switch {
 	case err == nil:
 		return ExitOK
-	case errors.Is(err, errDiffers):
-		return ExitDiffers
+	case errors.As(err, &said):
+		return said.code
 	}
 	_, _ = fmt.Fprintf(stderr, "%s: %v\n", root.Name(), err)
 	var wrong usageError

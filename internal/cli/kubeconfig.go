@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -17,10 +19,19 @@ type Kubeconfig struct {
 	File, Context string
 }
 
-// AddFlags adds the flags.
-func (k *Kubeconfig) AddFlags(flags *pflag.FlagSet) {
+// AddFlags adds the flags. Shells complete the names of contexts.
+func (k *Kubeconfig) AddFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	flags.StringVar(&k.File, "kubeconfig", k.File, "`file` with access to the cluster (default: $KUBECONFIG, or ~/.kube/config)")
 	flags.StringVar(&k.Context, "context", k.Context, "`name` of the context of the kubeconfig to use")
+	_ = cmd.RegisterFlagCompletionFunc("context", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		loader, _ := k.loader()
+		raw, err := loader.RawConfig()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		return slices.Sorted(maps.Keys(raw.Contexts)), cobra.ShellCompDirectiveNoFileComp
+	})
 }
 
 // Config returns how to reach the API server. Its error names the files that were tried, and ends a command with ExitUnseen.

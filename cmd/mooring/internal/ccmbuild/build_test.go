@@ -156,6 +156,18 @@ func TestBuildImage(t *testing.T) {
 	}
 }
 
+// A platform that the go tool does not know is refused before anything is looked up.
+func TestAnUnknownPlatform(t *testing.T) {
+	isolate(t, nil)
+	s := newStand(t)
+	o := s.options("example.com/nowhere")
+	o.Request.Platforms = []Platform{{OS: "linux", Arch: "foo"}}
+	if _, err := Build(t.Context(), o); err == nil || !strings.Contains(err.Error(), "--platform linux/foo: ") {
+		t.Errorf("error %v", err)
+	}
+	s.leavesNothing()
+}
+
 // Without packages the program is Mooring's own.
 func TestBuildShipped(t *testing.T) {
 	isolate(t, nil)

@@ -11,8 +11,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 
+	"github.com/mooring-ccm/mooring/internal/gobuild"
 	"github.com/mooring-ccm/mooring/internal/version/stamp"
 )
 
@@ -22,6 +24,9 @@ func (b *builder) observe(ctx context.Context, request Request) (Request, Found,
 	found := Found{Directories: map[string]LocalPackage{}}
 	var err error
 	if found.GoVersion, err = b.goVersion(ctx); err != nil {
+		return request, found, err
+	}
+	if err := b.checkPlatforms(ctx, request.Platforms); err != nil {
 		return request, found, err
 	}
 	if request.Replacements, err = b.completeReplacements(ctx, request.Replacements); err != nil {
@@ -64,6 +69,17 @@ func (b *builder) goVersion(ctx context.Context) (string, error) {
 		return "", &ToolchainError{Want: minGo, Err: err}
 	}
 	return strings.TrimSpace(output), err
+}
+
+// checkPlatforms has the go tool refuse platforms that it does not build for before anything is downloaded.
+func (b *builder) checkPlatforms(ctx context.Context, asked []Platform) error {
+	for _, platform := range asked {
+		options := gobuild.Options{Dir: b.workspace, Env: append(slices.Clone(b.env), "GOOS="+platform.OS, "GOARCH="+platform.Arch)}
+		if _, err := gobuild.Run(ctx, options, []string{"build", "unsafe"}, func(string) bool { return false }); err != nil {
+			return fmt.Errorf("--platform %s: %w; \"go tool dist list\" shows all", platform, err)
+		}
+	}
+	return nil
 }
 
 // completeReplacements makes directories absolute, checks that they hold modules, and looks up the newest version where none

@@ -28,9 +28,10 @@ func (n Node) Problem() bool {
 	return slices.Contains(nodeGravity, n.State) || n.Routed != nil && !*n.Routed && n.State != NodeForeign
 }
 
-// Problem reports whether a Service waits for something. One that no manager has touched may have another's addresses.
+// Problem reports whether a Service waits for something. One that no manager has touched may have another's addresses, or be for the controller
+// of its class.
 func (s Service) Problem() bool {
-	waits := slices.Contains(serviceGravity, s.State) && (s.State != ServiceUntouched || len(s.Addresses) == 0)
+	waits := slices.Contains(serviceGravity, s.State) && (s.State != ServiceUntouched || len(s.Addresses) == 0 && s.Class == "")
 	return waits || s.Announced != nil && !*s.Announced
 }
 

@@ -87,3 +87,20 @@ func TestCrowdOfProblems(t *testing.T) {
 		t.Errorf("it lacks how many are left out:\n%s", text)
 	}
 }
+
+// A Service that no manager has touched waits, but not one that another controller serves or that is for the controller of its class.
+func TestServicesThatNoManagerTouches(t *testing.T) {
+	for name, test := range map[string]struct {
+		service view.Service
+		want    bool
+	}{
+		"waits":          {view.Service{}, true},
+		"has an address": {view.Service{Addresses: []string{"192.0.2.1"}}, false},
+		"has a class":    {view.Service{Class: "example.com/other"}, false},
+	} {
+		test.service.State = view.ServiceUntouched
+		if got := test.service.Problem(); got != test.want {
+			t.Errorf("%s: a problem: %t", name, got)
+		}
+	}
+}

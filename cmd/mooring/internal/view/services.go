@@ -103,7 +103,10 @@ func progressOf(of *corev1.Service, events []corev1.Event) (state ServiceState, 
 	ready := meta.FindStatusCondition(of.Status.Conditions, names.ConditionLoadBalancerReady)
 	switch {
 	case ready == nil:
-		return ServiceUntouched, of.CreationTimestamp.Time, ""
+		if of.Spec.LoadBalancerClass != nil {
+			why = "no manager has said anything; the class is " + *of.Spec.LoadBalancerClass
+		}
+		return ServiceUntouched, of.CreationTimestamp.Time, why
 	case ready.Status == metav1.ConditionTrue:
 		return ServiceReady, ready.LastTransitionTime.Time, ""
 	case ready.Reason == names.ReasonImplementedElsewhere:

@@ -145,7 +145,8 @@ func TestServices(t *testing.T) {
 		Events: []corev1.Event{event("Service", "shop", "leaving", "uid", "DeleteLoadBalancerFailed", "no rights", time.Minute)},
 	}).Services
 	want := []view.Service{
-		{Name: "classed", State: view.ServiceUntouched, Since: noon.Add(-time.Hour), Class: "example.com/other"},
+		{Name: "classed", State: view.ServiceUntouched, Since: noon.Add(-time.Hour), Class: "example.com/other",
+			Why: "no manager has said anything; the class is example.com/other"},
 		{Name: "elsewhere", State: view.ServiceElsewhere, Since: noon.Add(-time.Minute), Why: "ImplementedElsewhere"},
 		{Name: "leaving", State: view.ServiceWithdrawing, Since: noon.Add(-3 * time.Minute), Why: "DeleteLoadBalancerFailed: no rights"},
 		{
