@@ -143,6 +143,7 @@ func (a *assembly) newLock(ctx context.Context, name string, beforeRelease func(
 		Recorder:      a.recorder(programName),
 		BeforeRelease: beforeRelease,
 		Pod:           a.config.pod,
+		ServingKey:    a.config.servingKey,
 		OnLost: func(reason error) {
 			log.FromContext(ctx).Info("The lease is lost, and another replica may lead: nothing more is changed",
 				"lease", settings.ResourceNamespace+"/"+name, "reason", reason.Error())

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	apiserveroptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -75,6 +76,8 @@ type config struct {
 	secureServing  *apiserveroptions.SecureServingOptionsWithLoopback
 	authentication *apiserveroptions.DelegatingAuthenticationOptions
 	authorization  *apiserveroptions.DelegatingAuthorizationOptions
+	// servingCert is the certificate of the secure port once that is open.
+	servingCert dynamiccertificates.CertKeyContentProvider
 }
 
 // config returns what the flags mean, or all that is wrong with them.

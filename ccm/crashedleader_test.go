@@ -2,6 +2,7 @@ package ccm_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -16,11 +17,13 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
 
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/dev/poll"
 	processes "github.com/mooring-ccm/mooring/dev/program"
+	"github.com/mooring-ccm/mooring/internal/election"
 )
 
 // inPods is the timing of a lease that does not expire while a test runs.
@@ -195,6 +198,52 @@ func TestStandbyTakesOverWhenTheLeadersContainerHasTerminated(t *testing.T) {
 			next.awaitOutput(t, `"The container of the lease's holder has terminated: taking the lease"`)
 			p.requireNoOverlap(t)
 		})
+	}
+}
+
+// TestTheLeaseSaysByWhichKeyTheLeaderServes, also after its certificate was replaced.
+func TestTheLeaseSaysByWhichKeyTheLeaderServes(t *testing.T) {
+	directory := t.TempDir()
+	certificate, key := filepath.Join(directory, "tls.crt"), filepath.Join(directory, "tls.key")
+	issue := func() string {
+		encoded, secret, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.WriteFile(key, secret, 0o600), os.WriteFile(certificate, encoded, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		parsed, err := certutil.ParseCertsPEM(encoded)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return election.ServingKey(parsed[0])
+	}
+	issued, port := issue(), localclustertest.FreePort(t)
+	cluster, kubeconfig := controlPlane(t)
+	p := &pods{newReplicas(t, cluster, kubeconfig, append(slices.Clone(inPods), "--secure-port="+port, "--authentication-kubeconfig="+kubeconfig,
+		"--authorization-kubeconfig="+kubeconfig, "--tls-cert-file="+certificate, "--tls-private-key-file="+key)...), t}
+	leader := p.lead(nil)
+	for range 2 {
+		poll.Until(t, "the lease says the key that is served", func(ctx context.Context) error {
+			lease, err := p.client.CoordinationV1().Leases("kube-system").Get(ctx, "cloud-controller-manager", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			annotation := lease.Annotations[election.HolderPodAnnotation]
+			if _, uid, said := election.HolderPod(annotation, ptr.Deref(lease.Spec.HolderIdentity, ""), "kube-system"); uid != leader.pod.UID || said != issued {
+				return fmt.Errorf("it says %s, want the key %s", annotation, issued)
+			}
+			connection, err := tls.Dial("tcp", "127.0.0.1:"+port, &tls.Config{InsecureSkipVerify: true})
+			if err != nil {
+				return err
+			}
+			if served := election.ServingKey(connection.ConnectionState().PeerCertificates[0]); served != issued {
+				err = fmt.Errorf("it serves by the key %s, want %s", served, issued)
+			}
+			return errors.Join(err, connection.Close())
+		})
+		issued = issue()
 	}
 }
 

@@ -2,7 +2,9 @@ package ccm
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"net"
 	"net/http"
@@ -25,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/ccm/plan"
+	"github.com/mooring-ccm/mooring/internal/election"
 )
 
 const (
@@ -82,6 +85,7 @@ func serve(ctx context.Context, c *config, handler http.Handler) (stop func(wait
 		return nil, fmt.Errorf("secure port: %w", err)
 	}
 	release()
+	c.servingCert = info.Cert
 	return func(wait bool) {
 		close(ended)
 		if wait {
@@ -89,6 +93,24 @@ func serve(ctx context.Context, c *config, handler http.Handler) (stop func(wait
 			<-stopped
 		}
 	}, nil
+}
+
+// servingKey identifies the key of the secure port's certificate as it is now, for the lease: by it `mooring status` knows the leader. It is
+// empty where none is served.
+func (c *config) servingKey() string {
+	if c.servingCert == nil {
+		return ""
+	}
+	encoded, _ := c.servingCert.CurrentCertKeyContent()
+	block, _ := pem.Decode(encoded)
+	if block == nil {
+		return ""
+	}
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return ""
+	}
+	return election.ServingKey(certificate)
 }
 
 // newHandler returns what the secure port serves, before authentication and authorization.

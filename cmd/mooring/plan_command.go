@@ -127,7 +127,7 @@ func (f *planFlags) forward(ctx context.Context, cluster *rest.Config) (stop fun
 	if err != nil {
 		return nil, err
 	}
-	return f.access.forward(ctx, cluster, client, pod)
+	return f.access.forward(ctx, cluster, client, pod, "")
 }
 
 func (f *planFlags) write(out io.Writer, plan view.Plan) error {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/mooring-ccm/mooring/internal/cli"
+	"github.com/mooring-ccm/mooring/internal/election"
 	"github.com/mooring-ccm/mooring/internal/version"
 )
 
@@ -38,9 +39,11 @@ type access struct {
 	cli.Kubeconfig
 	server, authority string
 	insecure          bool
-	// forwarding reaches the manager through the API server, and tokens are what it is then asked with.
+	// forwarding reaches the manager through the API server, and tokens are what it is then asked with, if it has the key. Any key will do
+	// where none is known.
 	forwarding bool
 	tokens     *podTokens
+	key        string
 }
 
 // addFlags adds the flags that say so. Server is the default of --server.
@@ -96,12 +99,12 @@ func (a *access) cluster() (*rest.Config, error) {
 // manager returns a client of the manager's secure port, who is whom the kubeconfig says: that port asks the API server who it is.
 // Of the kubeconfig it takes the credentials only: authority and proxy are the API server's. Through a port-forward it takes nothing of it.
 func (a *access) manager(cluster *rest.Config) (*http.Client, error) {
-	config := &rest.Config{Host: a.server, UserAgent: cluster.UserAgent, Timeout: requestTimeout, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 	if a.tokens != nil {
+		config := &rest.Config{Host: a.server, UserAgent: cluster.UserAgent, Timeout: requestTimeout, Transport: &http.Transport{TLSClientConfig: a.pinned()}}
 		config.Wrap(a.tokens.wrap)
 		return a.clientOf(config)
 	}
-	config = &rest.Config{
+	config := &rest.Config{
 		Host: a.server, BearerToken: cluster.BearerToken, BearerTokenFile: cluster.BearerTokenFile,
 		ExecProvider: cluster.ExecProvider, AuthProvider: cluster.AuthProvider, UserAgent: cluster.UserAgent, Timeout: requestTimeout,
 		TLSClientConfig: rest.TLSClientConfig{
@@ -110,6 +113,22 @@ func (a *access) manager(cluster *rest.Config) (*http.Client, error) {
 		},
 	}
 	return a.clientOf(config)
+}
+
+// errOtherKey says that what answers through a port-forward is not the leader.
+var errOtherKey = errors.New("what answers does not have the key that the leader has written into its lease")
+
+// pinned takes the certificate with the key alone, whatever its names and its authority. The connection ends before anything is sent
+// where it is another.
+func (a *access) pinned() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, InsecureSkipVerify: true, VerifyConnection: func(state tls.ConnectionState) error {
+			if a.key != "" && election.ServingKey(state.PeerCertificates[0]) != a.key {
+				return errOtherKey
+			}
+			return nil
+		},
+	}
 }
 
 func (a *access) clientOf(config *rest.Config) (*http.Client, error) {
@@ -176,6 +195,9 @@ func ruleFor(path string) string {
 func (a *access) explain(err error) error {
 	var untrusted *tls.CertificateVerificationError
 	switch {
+	case errors.Is(err, errOtherKey):
+		return fmt.Errorf("--port-forward: no credential was sent: %w; if that certificate has just been replaced, repeat the command, otherwise name the "+
+			"secure port by --server", errOtherKey)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("nothing listens at %s: is a manager running there, or reachable by "+
 			"kubectl --namespace kube-system port-forward pod/NAME 10258? (%w)", a.server, err)

@@ -21,69 +21,70 @@ import (
 	"github.com/mooring-ccm/mooring/internal/election"
 )
 
-// leaderPod returns the pod that holds a lease, from wherever its chart comes.
-func leaderPod(ctx context.Context, client kubernetes.Interface, namespace, lease string) (*corev1.Pod, error) {
+// leaderPod returns the pod that holds a lease, and the key by which the leader serves: by what the leader has written into its lease, which no
+// kubelet may write.
+func leaderPod(ctx context.Context, client kubernetes.Interface, namespace, lease string) (*corev1.Pod, string, error) {
 	held, err := client.CoordinationV1().Leases(namespace).Get(ctx, lease, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("--port-forward: looking for the leader: %w", err)
+		return nil, "", fmt.Errorf("--port-forward: looking for the leader: %w", err)
 	}
 	holder := ptr.Deref(held.Spec.HolderIdentity, "")
 	if holder == "" {
-		return nil, fmt.Errorf("--port-forward: no replica holds the lease %s/%s", namespace, lease)
+		return nil, "", fmt.Errorf("--port-forward: no replica holds the lease %s/%s", namespace, lease)
 	}
-	named := held.Annotations[election.HolderPodAnnotation]
-	pod, err := managerPod(ctx, client, namespace, func(pods []corev1.Pod) *corev1.Pod {
-		return managers.Leader(holder, election.HolderPodUID(named, holder, namespace), pods)
-	})
-	if pod != nil || err != nil {
-		return pod, err
+	name, uid, key := election.HolderPod(held.Annotations[election.HolderPodAnnotation], holder, namespace)
+	switch {
+	case name == "":
+		return nil, "", fmt.Errorf("--port-forward: the leader %s does not say in the lease %s/%s in which pod it runs, so no pod is asked: a manager does "+
+			"so in a pod that is not static, with POD_NAME, POD_NAMESPACE and POD_UID; name its secure port by --server", holder, namespace, lease)
+	case key == "":
+		return nil, "", fmt.Errorf("--port-forward: the leader %s does not say in the lease %s/%s by which key it serves, so no pod is asked: upgrade it, "+
+			"or name its secure port by --server", holder, namespace, lease)
 	}
-	return nil, fmt.Errorf("--port-forward: no pod of a manager in namespace %s is %q, which holds the lease %s: if it runs outside of the cluster "+
-		"or as a static pod, which any kubelet can make, name its secure port by --server", namespace, holder, lease)
+	pod, err := client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, "", fmt.Errorf("--port-forward: looking for the pod of the leader: %w", err)
+	}
+	if pod.UID != uid || !ofManager(pod) {
+		return nil, "", fmt.Errorf("--port-forward: pod %s/%s is not the one of the leader %s, with the UID %s: static pods, which any kubelet can make, "+
+			"do not count; name its secure port by --server", namespace, name, holder, uid)
+	}
+	return pod, key, nil
 }
 
-// dryRunPod returns a pod that runs a manager under --dry-run.
+// ofManager reports whether a pod is one of a cloud controller manager. Mirrors of static pods do not count: a kubelet may make one in any
+// namespace, with any name and labels.
+func ofManager(pod *corev1.Pod) bool {
+	return managers.Container(&pod.Spec) != nil && !managers.OfKubelet(pod)
+}
+
+// dryRunPod returns a pod that runs a manager under --dry-run. It looks at those with the label of the chart first: kube-system of a large cluster
+// has thousands of pods.
 func dryRunPod(ctx context.Context, client kubernetes.Interface, namespace string) (*corev1.Pod, error) {
-	pod, err := managerPod(ctx, client, namespace, func(pods []corev1.Pod) *corev1.Pod {
-		for i := range pods {
-			if managers.FlagsOf(managers.Container(&pods[i].Spec)).Is("dry-run") && pods[i].Status.Phase == corev1.PodRunning {
-				return &pods[i]
-			}
-		}
-		return nil
-	})
-	if pod != nil || err != nil {
-		return pod, err
-	}
-	return nil, fmt.Errorf("--port-forward: no pod that runs in namespace %s is a manager under --dry-run; static pods, which any kubelet can make, "+
-		"do not count: name its secure port by --server", namespace)
-}
-
-// managerPod returns the pod that is looked for among those of cloud controller managers in a namespace, nil if it is not there. It
-// looks at those with the label of the chart first: kube-system of a large cluster has thousands of pods. Mirrors of static pods do not
-// count: a kubelet may make one in any namespace, with any name and labels.
-func managerPod(ctx context.Context, client kubernetes.Interface, namespace string, find func([]corev1.Pod) *corev1.Pod) (*corev1.Pod, error) {
 	for _, selector := range []string{managers.ComponentLabel + "=" + managers.DefaultLease, ""} {
-		var found []corev1.Pod
+		var found *corev1.Pod
 		err := pages.Each(ctx, client.CoreV1().Pods(namespace).List, metav1.ListOptions{LabelSelector: selector}, func(pod *corev1.Pod) {
-			if managers.Container(&pod.Spec) != nil && pod.DeletionTimestamp == nil && !managers.OfKubelet(pod) {
-				found = append(found, *pod)
+			if found == nil && ofManager(pod) && pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning &&
+				managers.FlagsOf(managers.Container(&pod.Spec)).Is("dry-run") {
+				found = pod.DeepCopy()
 			}
 		})
 		if err != nil {
 			return nil, fmt.Errorf("--port-forward: looking for pods of a manager: %w", err)
 		}
-		if pod := find(found); pod != nil {
-			return pod, nil
+		if found != nil {
+			return found, nil
 		}
 	}
-	return nil, nil
+	return nil, fmt.Errorf("--port-forward: no pod that runs in namespace %s is a manager under --dry-run; static pods, which any kubelet can make, "+
+		"do not count: name its secure port by --server", namespace)
 }
 
 // forward has a port of this machine lead to the manager's secure port in a pod, through the API server and the pod's kubelet, and makes
-// it the server. Nothing says whether that kubelet leads to the pod, so the user's credentials are not sent there: what is asked, is
-// asked with a token of the pod's own account.
-func (a *access) forward(ctx context.Context, config *rest.Config, client kubernetes.Interface, pod *corev1.Pod) (stop func(), err error) {
+// it the server. Only a key of the manager says that this leads to the pod: another kubelet may answer at that kubelet's address. A manager under
+// --dry-run writes none anywhere. The pod's own kubelet may know the key, so the user's credentials are not sent there: what is asked, is asked
+// with a token of the pod's own account, which that kubelet may ask for anyway.
+func (a *access) forward(ctx context.Context, config *rest.Config, client kubernetes.Interface, pod *corev1.Pod, key string) (stop func(), err error) {
 	tokens, err := tokensOf(ctx, client, pod)
 	if err != nil {
 		return nil, err
@@ -112,6 +113,7 @@ func (a *access) forward(ctx context.Context, config *rest.Config, client kubern
 		return nil, fmt.Errorf("--port-forward: %w", err)
 	}
 	a.server, a.tokens = fmt.Sprintf("https://127.0.0.1:%d", local[0].Local), tokens
+	a.key = key
 	return stop, nil
 }
 

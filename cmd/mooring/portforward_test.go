@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/streaming/pkg/httpstream"
@@ -31,6 +33,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/dev/programtest"
 	"github.com/mooring-ccm/mooring/internal/cli"
+	"github.com/mooring-ccm/mooring/internal/election"
 )
 
 // portForwarder is that part of a kubelet which has ports of pods reached: the API server upgrades a connection, and of each pair of streams
@@ -143,11 +146,28 @@ func (w *fixture) podOf(t *testing.T, kubelet string) {
 	pod.Status.Phase = corev1.PodRunning
 	_, err = w.admin.CoreV1().Pods("kube-system").UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
 	must.NoError(t, err)
-	now := metav1.NowMicro()
-	_, err = w.admin.CoordinationV1().Leases("kube-system").Create(t.Context(), &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: "cloud-controller-manager"},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("control-plane_1"), LeaseDurationSeconds: ptr.To[int32](3600), RenewTime: &now, AcquireTime: &now},
-	}, metav1.CreateOptions{})
+	connection, err := tls.Dial("tcp", manager.Host, &tls.Config{InsecureSkipVerify: true})
+	must.NoError(t, err)
+	served := connection.ConnectionState().PeerCertificates[0]
+	must.NoError(t, connection.Close())
+	leads(t, w.admin, pod, election.ServingKey(served))
+}
+
+// leads has a pod hold the lease of leader election, and say by which key it serves.
+func leads(t *testing.T, admin *kubernetes.Clientset, pod *corev1.Pod, key string) {
+	t.Helper()
+	now, leases := metav1.NowMicro(), admin.CoordinationV1().Leases(pod.Namespace)
+	holder := pod.Spec.NodeName + "_1"
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: "cloud-controller-manager", Annotations: map[string]string{
+			election.HolderPodAnnotation: fmt.Sprintf(`{"holder":%q,"namespace":%q,"name":%q,"uid":%q,"servingKey":%q}`, holder, pod.Namespace, pod.Name, pod.UID, key),
+		}},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: ptr.To[int32](3600), RenewTime: &now, AcquireTime: &now},
+	}
+	if err := leases.Delete(t.Context(), lease.Name, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+		must.NoError(t, err)
+	}
+	_, err := leases.Create(t.Context(), lease, metav1.CreateOptions{})
 	must.NoError(t, err)
 }
 
@@ -177,6 +197,17 @@ type stealing struct {
 	mu      sync.Mutex
 	headers []string
 	certs   int
+	// key is the one that its server has.
+	key string
+}
+
+// sent returns what the server was sent since the last call.
+func (s *stealing) sent() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sent := s.headers
+	s.headers = nil
+	return sent
 }
 
 // start registers the kubelet's node with its own credential, which it returns.
@@ -191,6 +222,7 @@ func (s *stealing) start(t *testing.T, cluster *localcluster.Cluster, admin *kub
 	collector.TLS = &tls.Config{ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
 	collector.StartTLS()
 	t.Cleanup(collector.Close)
+	s.key = election.ServingKey(collector.Certificate())
 	kubelet := httptest.NewTLSServer(&portForwarder{address: collector.Listener.Addr().String()})
 	t.Cleanup(kubelet.Close)
 	at, err := url.Parse(kubelet.URL)
@@ -217,9 +249,9 @@ func (s *stealing) start(t *testing.T, cluster *localcluster.Cluster, admin *kub
 }
 
 // mirror makes the mirror of a static pod that runs, as a kubelet may.
-func mirror(t *testing.T, evil *kubernetes.Clientset, node *corev1.Node, name string, args ...string) {
+func mirror(t *testing.T, evil *kubernetes.Clientset, node *corev1.Node, name string, args ...string) *corev1.Pod {
 	t.Helper()
-	_, err := evil.CoreV1().Pods("kube-system").Create(t.Context(), &corev1.Pod{
+	pod, err := evil.CoreV1().Pods("kube-system").Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Labels: map[string]string{"app.kubernetes.io/component": "cloud-controller-manager"},
 			Annotations:     map[string]string{corev1.MirrorPodAnnotationKey: "x"},
@@ -229,6 +261,7 @@ func mirror(t *testing.T, evil *kubernetes.Clientset, node *corev1.Node, name st
 	}, metav1.CreateOptions{})
 	must.NoError(t, err)
 	runs(t, evil, name)
+	return pod
 }
 
 // runs has a kubelet report that a pod runs, as soon as the node authorizer knows that it is one of its node.
@@ -245,8 +278,9 @@ func runs(t *testing.T, kubelet *kubernetes.Clientset, name string) {
 	})
 }
 
-// TestPortForwardShowsNoCredential lets kubelets stand for the manager's pod: by mirrors of static pods, which any kubelet can make, and as the
-// kubelet of the pod itself. None of them is sent the user's token or certificate.
+// TestPortForwardShowsNoCredential lets kubelets stand for the manager's pod: by mirrors of static pods, which any kubelet can make, at the address
+// of the pod's kubelet, and as the kubelet of the pod itself. None of them is sent the user's token or certificate, and what answers without the
+// leader's key is sent nothing.
 func TestPortForwardShowsNoCredential(t *testing.T) {
 	cluster := localclustertest.Start(t)
 	admin, err := kubernetes.NewForConfig(cluster.AdminConfig())
@@ -259,30 +293,33 @@ func TestPortForwardShowsNoCredential(t *testing.T) {
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "kube-system", Name: "operator"}},
 	}, metav1.CreateOptions{})
 	must.NoError(t, err)
-	now := metav1.NowMicro()
-	_, err = admin.CoordinationV1().Leases("kube-system").Create(t.Context(), &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: "cloud-controller-manager"},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("cp-1_1"), LeaseDurationSeconds: ptr.To[int32](3600), RenewTime: &now, AcquireTime: &now},
-	}, metav1.CreateOptions{})
-	must.NoError(t, err)
+	credentials := []string{kubeconfig, cluster.AdminKubeconfig()}
+	refused := func(why, command, want string) {
+		t.Helper()
+		for _, credential := range credentials {
+			if code, _, stderr := programtest.Call(t, newRoot(), command, "--port-forward", "--kubeconfig="+credential); code != cli.ExitFailed ||
+				!strings.Contains(stderr, want) {
+				t.Errorf("%s, %s: exit code %d: %s", command, why, code, stderr)
+			}
+		}
+	}
 
 	thief := &stealing{}
 	evil, node := thief.start(t, cluster, admin, "worker-7")
-	mirror(t, evil, node, "cp-1")           // the host of the lease's holder
+	forged := mirror(t, evil, node, "cp-1") // the host of the lease's holder
 	mirror(t, evil, node, "a", "--dry-run") // for plan
-	for _, command := range []string{"status", "plan"} {
-		code, _, stderr := programtest.Call(t, newRoot(), command, "--port-forward", "--kubeconfig="+kubeconfig)
-		if code != cli.ExitFailed || !strings.Contains(stderr, "which any kubelet can make") {
-			t.Errorf("%s with static pods alone: exit code %d: %s", command, code, stderr)
-		}
-	}
-	if len(thief.headers) > 0 {
-		t.Errorf("a static pod was asked %d times", len(thief.headers))
+	leads(t, admin, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "cp-1", UID: "gone"}, Spec: corev1.PodSpec{NodeName: "cp-1"}}, thief.key)
+	refused("in place of a pod with another UID", "status", "is not the one of the leader cp-1_1, with the UID gone")
+	leads(t, admin, forged, thief.key)
+	refused("although a static pod leads", "status", "static pods, which any kubelet can make")
+	refused("with static pods alone", "plan", "which any kubelet can make")
+	if sent := thief.sent(); len(sent) > 0 {
+		t.Errorf("a static pod was asked %d times", len(sent))
 	}
 
 	own := &stealing{}
 	kubelet, _ := own.start(t, cluster, admin, "cp-1")
-	_, err = admin.CoreV1().Pods("kube-system").Create(t.Context(), &corev1.Pod{
+	pod, err := admin.CoreV1().Pods("kube-system").Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "mooring-x"},
 		Spec: corev1.PodSpec{NodeName: "cp-1", HostNetwork: true, ServiceAccountName: "mooring", Volumes: tokenVolumes, Containers: []corev1.Container{{
 			Name: "cloud-controller-manager", Image: "example/cloud-controller-manager", Args: []string{"--dry-run"},
@@ -290,15 +327,26 @@ func TestPortForwardShowsNoCredential(t *testing.T) {
 	}, metav1.CreateOptions{})
 	must.NoError(t, err)
 	runs(t, kubelet, "mooring-x")
-	for _, credential := range []string{kubeconfig, cluster.AdminKubeconfig()} {
+	leads(t, admin, pod, "")
+	refused("of a leader that does not say its key", "status", "does not say in the lease kube-system/cloud-controller-manager by which key it serves")
+	leads(t, admin, pod, "sha256:00")
+	refused("where another key answers", "status", "no credential was sent: what answers does not have the key that the leader has written into its lease")
+	if sent := own.sent(); len(sent) > 0 {
+		t.Errorf("what answers without the leader's key was sent %q", sent)
+	}
+
+	// The pod's own kubelet may write the lease, with a token of the pod, and for plan there is no lease.
+	leads(t, admin, pod, own.key)
+	for _, credential := range credentials {
 		for _, command := range []string{"status", "plan"} {
 			programtest.Call(t, newRoot(), command, "--port-forward", "--kubeconfig="+credential)
 		}
 	}
-	if len(own.headers) < 4 || own.certs > 0 {
-		t.Errorf("the pod's kubelet was asked %d times, with %d certificates", len(own.headers), own.certs)
+	sent := own.sent()
+	if len(sent) < 4 || own.certs > 0 {
+		t.Errorf("the pod's kubelet was asked %d times, with %d certificates", len(sent), own.certs)
 	}
-	for _, header := range own.headers {
+	for _, header := range sent {
 		review, err := admin.AuthenticationV1().TokenReviews().Create(t.Context(), &authenticationv1.TokenReview{
 			Spec: authenticationv1.TokenReviewSpec{Token: strings.TrimPrefix(header, "Bearer ")},
 		}, metav1.CreateOptions{})

@@ -66,8 +66,8 @@ without an address; nodes without a route.
 
 With --port-forward or --server it also asks a manager, at its secure port, how old its observation of the cloud is, what its calls to the cloud
 wait for, and what it has found to differ. That takes "get" on the URL /metrics, and a second: calls are counted meanwhile. With
---port-forward the leader's pod is found by the lease and reached through the API server, from wherever you are. That pod gets a token of its
-own account, which then needs that right, and none of your credentials.
+--port-forward the leader's pod is reached through the API server, from wherever you are, if it is the one that the lease names and has the key
+that the lease names. It gets a token of its own account, which then needs that right, and none of your credentials.
 
 Of a node or Service that is named it shows more: what decides about it, its last events, and what helps.
 

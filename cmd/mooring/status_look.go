@@ -54,11 +54,11 @@ func (f *statusFlags) look(ctx context.Context, namespace, lease string) (l *loo
 	}
 	l, stop = &look{client: client, namespace: namespace, lease: lease, schemes: f.schemes, everyEvent: f.html != "", objects: f.objects}, func() {}
 	if f.access.forwarding {
-		pod, err := leaderPod(ctx, client, namespace, lease)
+		pod, key, err := leaderPod(ctx, client, namespace, lease)
 		if err != nil {
 			return nil, nil, err
 		}
-		if stop, err = f.access.forward(ctx, config, client, pod); err != nil {
+		if stop, err = f.access.forward(ctx, config, client, pod, key); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -225,6 +225,38 @@ func TestTheAnnotationGoesWithTheHolder(t *testing.T) {
 	}
 }
 
+// TestTheAnnotationFollowsTheServingKey, whose certificate may be replaced while this replica leads.
+func TestTheAnnotationFollowsTheServingKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tenure := standby(t)
+		key := ""
+		tenure.options.ServingKey = func() string { return key }
+		tenure.holdBy("", theirPod, ended.Time)
+		ctx := context.WithoutCancel(t.Context())
+		if _, _, err := tenure.Get(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for _, key = range []string{"sha256:1", "sha256:2", ""} {
+			if err := tenure.Update(ctx, ours()); err != nil {
+				t.Fatal(err)
+			}
+			lease, err := tenure.client.CoordinationV1().Leases("kube-system").Get(ctx, "lease", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			annotation := lease.Annotations[HolderPodAnnotation]
+			if name, uid, said := HolderPod(annotation, "us", "kube-system"); name != "ccm-1" || uid != "2c3d" || said != key {
+				t.Errorf("the lease says %s, want the key %q", annotation, key)
+			}
+			for _, other := range [][2]string{{"them", "kube-system"}, {"us", "default"}} {
+				if name, uid, said := HolderPod(annotation, other[0], other[1]); name+string(uid)+said != "" {
+					t.Errorf("of the holder %s in %s it says %s, %s, %s", other[0], other[1], name, uid, said)
+				}
+			}
+		}
+	})
+}
+
 func (t *tenure) requireAnnotation(test *testing.T, want string) {
 	test.Helper()
 	lease, err := t.client.CoordinationV1().Leases("kube-system").Get(context.Background(), "lease", metav1.GetOptions{})

@@ -37,6 +37,9 @@ type Options struct {
 	// Pod is where this replica runs, so another one sees there when it has crashed, and whose namespace this one looks into itself.
 	// Nil: nothing is said, and no Pod is looked at.
 	Pod *Pod
+	// ServingKey returns the ServingKey of the certificate of this replica's secure port, which the Lease then says beside Pod. Nil or empty:
+	// it says none.
+	ServingKey func() string
 	// OnLost is called once, in a goroutine of its own, when this replica must no longer act as the leader: its lease has become
 	// overdue, or was seen in the hands of another process. It is not called after Renounce. Nil is not called.
 	OnLost func(reason error)
@@ -59,9 +62,9 @@ type Lock struct {
 	pods      kubernetes.Interface
 	following *follower
 	read      string
-	// announced says that annotation is what this replica writes on the lease that it holds.
-	announced  sync.Once
-	annotation string
+	// introduced says that known is whether this replica says its Pod on the lease that it holds.
+	introduced sync.Once
+	known      bool
 
 	mu sync.Mutex
 	// inherited is until when the lease of the last holder would have lasted, if this replica takes it because the holder's container has

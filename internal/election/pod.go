@@ -2,6 +2,8 @@ package election
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,6 +36,8 @@ type holderPod struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
 	UID       types.UID `json:"uid"`
+	// ServingKey is what ServingKey says of the certificate of its secure port; empty if the holder does not serve, or does not say.
+	ServingKey string `json:"servingKey,omitempty"`
 }
 
 // podOf returns the Pod of the holder by the annotation, if it is in the namespace of this replica's own Pod. No other Pod is looked
@@ -49,9 +53,16 @@ func podOf(annotation, holder, namespace string) holderPod {
 	return pod
 }
 
-// HolderPodUID returns the UID of the Pod that HolderPodAnnotation names for the holder of a lease in a namespace; empty if it names none.
-func HolderPodUID(annotation, holder, namespace string) types.UID {
-	return podOf(annotation, holder, namespace).UID
+// HolderPod returns the Pod that HolderPodAnnotation names for the holder of a lease in a namespace, and the key by which the holder serves;
+// empty if it names none.
+func HolderPod(annotation, holder, namespace string) (name string, uid types.UID, servingKey string) {
+	pod := podOf(annotation, holder, namespace)
+	return pod.Name, pod.UID, pod.ServingKey
+}
+
+// ServingKey identifies the public key of a certificate.
+func ServingKey(certificate *x509.Certificate) string {
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(certificate.RawSubjectPublicKeyInfo))
 }
 
 // terminationMessage is the line by which a container says that the holder of a lease runs in it. The kubelet makes a new file for each
@@ -61,34 +72,44 @@ func terminationMessage(holder string) string { return "lease holder " + holder 
 // errNoPod is why a replica outside of a Pod says nothing of one.
 var errNoPod = errors.New("the Pod of this replica is not known")
 
-// announcePod returns the annotation of a Lease that this replica takes, empty if it cannot say by what the end of its process would show.
-// The termination message is written before the Lease, once.
+// announcePod returns the annotation of a Lease that this replica holds, empty if it cannot say by what the end of its process would show.
+// The termination message is written before the Lease, once. The serving key may change.
 func (l *Lock) announcePod(ctx context.Context) string {
-	l.announced.Do(func() {
-		annotation, err := l.introduce()
+	l.introduced.Do(func() {
+		err := l.introduce()
 		if err != nil && !errors.Is(err, errNoPod) {
 			klog.FromContext(ctx).Info("If this replica crashes while it leads, the next leader waits for the whole lease", "lease", l.Describe(),
 				"reason", err.Error())
 		}
-		l.annotation = annotation
+		l.known = err == nil
 	})
-	return l.annotation
+	if !l.known {
+		return ""
+	}
+	pod := holderPod{Holder: l.Identity(), Namespace: l.options.Pod.Namespace, Name: l.options.Pod.Name, UID: l.options.Pod.UID}
+	if l.options.ServingKey != nil {
+		pod.ServingKey = l.options.ServingKey()
+	}
+	annotation, err := json.Marshal(pod)
+	if err != nil {
+		return "" // strings are always encoded
+	}
+	return string(annotation)
 }
 
-// introduce writes the termination message, and returns the annotation that goes with it.
-func (l *Lock) introduce() (string, error) {
+// introduce writes the termination message.
+func (l *Lock) introduce() error {
 	pod := l.options.Pod
 	if pod == nil {
-		return "", errNoPod
+		return errNoPod
 	}
 	file, err := os.OpenFile(pod.TerminationLog, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
-		return "", fmt.Errorf("termination message of the container: %w", err)
+		return fmt.Errorf("termination message of the container: %w", err)
 	}
 	_, err = file.WriteString(terminationMessage(l.Identity()) + "\n")
 	if err = errors.Join(err, file.Close()); err != nil {
-		return "", fmt.Errorf("termination message of the container: %w", err)
+		return fmt.Errorf("termination message of the container: %w", err)
 	}
-	annotation, err := json.Marshal(holderPod{Holder: l.Identity(), Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID})
-	return string(annotation), err
+	return nil
 }

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // The defaults of the flags that programs of k8s.io/cloud-provider have, Mooring among them.
@@ -128,34 +127,4 @@ func OfKubelet(pod *corev1.Pod) bool {
 	}
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && owner.Kind == "Node"
-}
-
-// Leader returns the pod that holds a lease: the one with the UID that the lease names, if it does. Otherwise by its name: managers call
-// themselves by their host name and something random. In the network of its node a pod has that node's host name, otherwise its own. Nil
-// if no pod is it.
-func Leader(holder string, uid types.UID, pods []corev1.Pod) *corev1.Pod {
-	if uid != "" {
-		for i := range pods {
-			if pods[i].UID == uid {
-				return &pods[i]
-			}
-		}
-		return nil
-	}
-	host, _, _ := strings.Cut(holder, "_")
-	if host == "" {
-		return nil
-	}
-	for i := range pods {
-		pod := &pods[i]
-		own := pod.Name
-		if pod.Spec.HostNetwork {
-			own = pod.Spec.NodeName
-		}
-		// A host name may be the node's name with a domain, or without it.
-		if own == host || pod.Spec.HostNetwork && (strings.HasPrefix(own, host+".") || strings.HasPrefix(host, own+".") && own != "") {
-			return pod
-		}
-	}
-	return nil
 }

@@ -55,32 +55,6 @@ func TestContainer(t *testing.T) {
 	}
 }
 
-func TestLeader(t *testing.T) {
-	pods := []corev1.Pod{
-		{ObjectMeta: metav1.ObjectMeta{Name: "pending"}, Spec: corev1.PodSpec{HostNetwork: true}},
-		{ObjectMeta: metav1.ObjectMeta{Name: "of-node"}, Spec: corev1.PodSpec{HostNetwork: true, NodeName: "node-1.example"}},
-		{ObjectMeta: metav1.ObjectMeta{Name: "own"}, Spec: corev1.PodSpec{NodeName: "node-2"}},
-	}
-	for holder, want := range map[string]string{
-		"node-1.example_x": "of-node", "node-1_x": "of-node", "own_x": "own", "node-2_x": "", "": "", "node-1.example.com_x": "of-node", "node-10_x": "",
-	} {
-		got := ""
-		if pod := managers.Leader(holder, "", pods); pod != nil {
-			got = pod.Name
-		}
-		if got != want {
-			t.Errorf("the holder %q is the pod %q, want %q", holder, got, want)
-		}
-	}
-	pods[1].UID = "7"
-	if pod := managers.Leader("own_x", "7", pods); pod == nil || pod.Name != "of-node" {
-		t.Errorf("the lease names the pod by its UID, and it is %v", pod)
-	}
-	if pod := managers.Leader("own_x", "8", pods); pod != nil {
-		t.Errorf("the lease names a pod that is gone, and it is %v", pod.Name)
-	}
-}
-
 // What a kubelet can make is a mirror, by either mark.
 func TestOfKubelet(t *testing.T) {
 	for name, test := range map[string]struct {
