@@ -9,6 +9,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 	"k8s.io/cloud-provider/app"
@@ -65,20 +66,24 @@ func referenceFlags() (*pflag.FlagSet, error) {
 		cliflag.NamedFlagSets{}, nil).Flags(), nil
 }
 
-// documented returns the labels of the metrics that a page lists, by name.
-func documented(page string) (map[string][]string, error) {
+// documented returns the metrics that a page lists, by name. The text of one has the values of a label in brackets behind it, where they are few.
+func documented(page string) (map[string]family, error) {
 	text, err := os.ReadFile(page)
 	if err != nil {
 		return nil, err
 	}
-	found := map[string][]string{}
-	for _, row := range regexp.MustCompile("(?m)^- `([a-z0-9_]+)` \\([a-z]+([^)]*)\\):").FindAllSubmatch(text, -1) {
-		var labels []string
+	found := map[string]family{}
+	for _, row := range regexp.MustCompile("(?m)^- `([a-z0-9_]+)` \\([a-z]+([^)]*)\\):(.*)$").FindAllSubmatch(text, -1) {
+		one := family{name: string(row[1]), values: map[string][]string{}}
 		for _, label := range regexp.MustCompile("`([a-z_]+)`").FindAllSubmatch(row[2], -1) {
-			labels = append(labels, string(label[1]))
+			name := string(label[1])
+			one.labels = append(one.labels, name)
+			if values := regexp.MustCompile(name + ` \(([a-z_, ]+)\)`).FindSubmatch(row[3]); values != nil {
+				one.values[name] = strings.Split(string(values[1]), ", ")
+			}
 		}
-		slices.Sort(labels)
-		found[string(row[1])] = labels
+		slices.Sort(one.labels)
+		found[one.name] = one
 	}
 	if len(found) == 0 {
 		return nil, fmt.Errorf("%s has no list of metrics", page)

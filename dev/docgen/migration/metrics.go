@@ -38,22 +38,46 @@ func meanings() map[string]string {
 	}
 }
 
-// family is a metric with its labels, in alphabetical order.
+// family is a metric with its labels, in alphabetical order, and with the values of its labels as far as they are constant.
 type family struct {
 	name   string
 	labels []string
+	values map[string][]string
+	// texts are all strings of the reference's package that declares it.
+	texts map[string]bool
+}
+
+// compareLabels returns an error if the labels or their values are not those of the reference. The source shows the values that a function
+// with a parameter of the label's name gets, and constants whose names begin with the label's; every other one of ours has to be a string there.
+func (f family) compareLabels(reference family) error {
+	if !slices.Equal(f.labels, reference.labels) {
+		return fmt.Errorf("%s has the labels %q, and in the reference %q", f.name, f.labels, reference.labels)
+	}
+	for _, label := range f.labels {
+		for _, value := range reference.values[label] {
+			if !slices.Contains(f.values[label], value) {
+				return fmt.Errorf("%s: the label %s has the values %q, and in the reference %q, too", f.name, label, f.values[label], value)
+			}
+		}
+		for _, value := range f.values[label] {
+			if !reference.texts[value] {
+				return fmt.Errorf("%s: the label %s has the value %q, which the reference does not have", f.name, label, value)
+			}
+		}
+	}
+	return nil
 }
 
 // row is a metric of the reference.
 type row struct{ name, meaning string }
 
 // compareMetrics says of each metric of the reference what becomes of it.
-func compareMetrics(reference []family, ours map[string][]string) ([]row, error) {
+func compareMetrics(reference []family, ours map[string]family) ([]row, error) {
 	words := meanings()
 	var rows []row
 	for _, metric := range reference {
 		name := metric.name
-		labels, kept := ours[name]
+		own, kept := ours[name]
 		meaning, found := words[name]
 		if !found {
 			return nil, fmt.Errorf("the reference has the metric %s, of which meanings() says nothing", name)
@@ -61,8 +85,10 @@ func compareMetrics(reference []family, ours map[string][]string) ([]row, error)
 		if gone := strings.HasPrefix(meaning, "Is not there"); gone == kept {
 			return nil, fmt.Errorf("%s: meanings() and docs/reference/metrics.md do not agree on whether it is there", name)
 		}
-		if kept && !slices.Equal(labels, metric.labels) {
-			return nil, fmt.Errorf("%s has the labels %q, and in the reference %q", name, labels, metric.labels)
+		if kept {
+			if err := own.compareLabels(metric); err != nil {
+				return nil, err
+			}
 		}
 		rows = append(rows, row{name, meaning})
 		delete(words, name)
@@ -128,12 +154,73 @@ func declaredIn(files []*ast.File) []family {
 				return true
 			}
 			if literal, ok := of.X.(*ast.CompositeLit); ok && isOptions(literal) {
-				found = append(found, family{nameOf(literal, constants), labelsOf(call.Args[1:], constants)})
+				labels := labelsOf(call.Args[1:], constants)
+				found = append(found, family{nameOf(literal, constants), labels, valuesOf(labels, files, constants), textsOf(files)})
 			}
 			return true
 		})
 	}
 	return found
+}
+
+// valuesOf returns the values of labels that a package shows: constants named after a label, and what a function gets for a parameter of its name.
+func valuesOf(labels []string, files []*ast.File, constants map[string]string) map[string][]string {
+	found := map[string][]string{}
+	for name, value := range constants {
+		for _, label := range labels {
+			if strings.HasPrefix(name, label) {
+				found[label] = append(found[label], value)
+			}
+		}
+	}
+	places := map[string]map[int]string{} // labels by function and place
+	each(files, func(declared *ast.FuncDecl) {
+		places[declared.Name.Name] = map[int]string{}
+		place := 0
+		for _, field := range declared.Type.Params.List {
+			for _, name := range field.Names {
+				if slices.Contains(labels, name.Name) {
+					places[declared.Name.Name][place] = name.Name
+				}
+				place++
+			}
+		}
+	})
+	each(files, func(call *ast.CallExpr) {
+		function, ok := call.Fun.(*ast.Ident)
+		if !ok {
+			return
+		}
+		for place, label := range places[function.Name] {
+			if value, ok := text(call.Args[place], constants); ok {
+				found[label] = append(found[label], value)
+			}
+		}
+	})
+	return found
+}
+
+// textsOf returns all strings of a package.
+func textsOf(files []*ast.File) map[string]bool {
+	found := map[string]bool{}
+	each(files, func(literal *ast.BasicLit) {
+		if value, ok := text(literal, nil); ok {
+			found[value] = true
+		}
+	})
+	return found
+}
+
+// each calls see with every node of a kind.
+func each[T ast.Node](files []*ast.File, see func(T)) {
+	for _, file := range files {
+		ast.Inspect(file, func(node ast.Node) bool {
+			if one, ok := node.(T); ok {
+				see(one)
+			}
+			return true
+		})
+	}
 }
 
 // labelsOf returns the texts of the lists among the arguments.
