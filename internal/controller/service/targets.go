@@ -79,7 +79,7 @@ func (t *targets) note(left bool) {
 func (t *targets) updated(before, after *corev1.Node) {
 	switch {
 	case t.matters(before, after):
-		t.note(before.UID != after.UID || roleOf(before) != roleOf(after) || t.owners.Decide(before).Owner != t.owners.Decide(after).Owner)
+		t.note(before.UID != after.UID || roleOf(before) != outside && roleOf(after) == outside || t.owners.Decide(after).Owner == ownership.Foreign)
 	case !maps.Equal(before.Labels, after.Labels), !maps.Equal(before.Annotations, after.Annotations):
 		t.expire()
 	}

@@ -36,7 +36,9 @@ func TestABurstIsOneUpdate(t *testing.T) {
 		}
 		lists := e.cluster.nodeLists
 		for i := range nodes {
-			e.changeNode(fmt.Sprintf("n%d", i), nodeWith(fmt.Sprintf("n%d", i)))
+			name := fmt.Sprintf("n%d", i)
+			e.changeNode(name, nodeWith(name, identified(""), tainted(cloudproviderapi.TaintExternalCloudProvider)))
+			e.changeNode(name, nodeWith(name))
 			time.Sleep(20 * time.Millisecond)
 		}
 		time.Sleep(time.Minute)
