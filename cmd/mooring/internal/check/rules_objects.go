@@ -117,7 +117,8 @@ func taints(seen *Observation) answer {
 		if node.Routed != nil && !*node.Routed && unroutedFor(kubernetes[node.Name], seen) {
 			add("routes", Finding{
 				Severity: Warning, Seen: "the condition NetworkUnavailable has been true for " + patience.String() + ": " + node.Why,
-				Do: "see MooringRoutesMissing in docs/how-to/runbooks.md; if your network plugin writes the condition, look at its pods",
+				Do: "see MooringRoutesMissing in docs/how-to/runbooks.md; if your network plugin writes the condition, look at its pods; " +
+					"if you turned routes off, docs/how-to/troubleshooting.md has the command that clears it",
 			}, node.Name)
 		}
 	}
