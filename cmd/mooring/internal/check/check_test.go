@@ -173,6 +173,17 @@ var breaks = map[string]struct {
 		func(o *check.Observation) { o.Nodes.Value[0] = node("a", conditioned("CloudInstanceGone", time.Hour)) },
 		"taints", check.Error, "deletion is held back", "MooringDeletionsHeld", []string{"a"},
 	},
+	"ready, but denied": {
+		func(o *check.Observation) {
+			o.Nodes.Value[0] = node("a", conditioned(corev1.NodeReady, time.Hour))
+			for name, ago := range map[string]metav1.Time{"a": ago(time.Minute), "b": ago(time.Hour)} {
+				o.Events.Value = append(o.Events.Value, corev1.Event{
+					InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: name}, Reason: "InstanceNotFound", LastTimestamp: ago,
+				})
+			}
+		},
+		"taints", check.Warning, "denies instances of nodes that are ready", "delete the Node", []string{"a"},
+	},
 	"off, but ready": {
 		func(o *check.Observation) {
 			o.Nodes.Value[0] = node("a", tainted("node.cloudprovider.kubernetes.io/shutdown"), conditioned(corev1.NodeReady, time.Hour))

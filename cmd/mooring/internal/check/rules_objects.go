@@ -114,6 +114,13 @@ func taints(seen *Observation) answer {
 				Do: "look whether a manager leads, and what the cloud says of the instance",
 			}, node.Name)
 		}
+		if node.Denied {
+			add("denied", Finding{
+				Severity: Warning, Seen: "the cloud denies instances of nodes that are ready, which are therefore not deleted",
+				Do: "if a machine was made again under its name, delete the Node: its kubelet registers it anew; else look for the instance in the " +
+					"account and region of the cloud config",
+			}, node.Name)
+		}
 		if node.Routed != nil && !*node.Routed && unroutedFor(kubernetes[node.Name], seen) {
 			add("routes", Finding{
 				Severity: Warning, Seen: "the condition NetworkUnavailable has been true for " + patience.String() + ": " + node.Why,
@@ -123,6 +130,9 @@ func taints(seen *Observation) answer {
 		}
 	}
 	said := answer{note: "none that stays"}
+	if seen.Events.Unread != "" {
+		said.unknown = []string{seen.Events.Unread}
+	}
 	for _, key := range slices.Sorted(maps.Keys(groups)) {
 		said.findings = append(said.findings, *groups[key])
 	}

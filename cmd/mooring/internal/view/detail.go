@@ -122,6 +122,9 @@ func helpForNode(row Node) string {
 			names.ReasonWriteFailed:       "Correct what the API server's error says: permissions, admission policies",
 		}[reason], help)
 	}
+	if row.Denied {
+		help = "If the machine was made again under this name: kubectl delete node " + row.Name + ". If its instance exists, correct the account or region"
+	}
 	if help == "" && row.Routed != nil && !*row.Routed {
 		help = "The network does not reach its pods yet: mooring check says which rule fails"
 	}

@@ -114,7 +114,7 @@ func (p page) writeWaiting(m *markup) {
 	m.add("<h2>Nodes with problems <small>the gravest first</small></h2>\n")
 	m.table(`<th>Node</th><th>State</th><th class="number">For</th><th>Zone</th><th>Route</th><th>Why</th>`, func() {
 		for _, node := range p.Waiting {
-			state := choice(node.State == NodeInitialized, "no route", string(node.State))
+			state := choice(node.Denied, "denied", choice(node.State == NodeInitialized, "no route", string(node.State)))
 			m.add(`<tr><td class="name">%s</td><td><span class="pill %s">%s</span></td><td class="number short">%s</td>`,
 				node.Name, choice(node.State == NodeHeld, "bad", "doubtful"), state, node.For)
 			m.add("<td class=\"short\">%s</td><td>%s</td><td class=\"why\">%s</td></tr>\n", node.Zone, node.Route(), node.Why)

@@ -49,9 +49,14 @@ type Node struct {
 	Zone       string `json:"zone,omitempty"`
 	// Routed says whether the network reaches its pods, as the condition NetworkUnavailable does; nil without that.
 	Routed *bool `json:"routed,omitempty"`
+	// Denied says that the cloud has denied its instance lately although its kubelet reports, as far as events show it.
+	Denied bool `json:"denied,omitempty"`
 	// Detail is there for a node that was asked for by name.
 	Detail *Detail `json:"detail,omitempty"`
 }
+
+// deniedLately is how long an event about a ready node whose instance is denied counts: there is one every ten minutes.
+const deniedLately = 30 * time.Minute
 
 func nodesOf(seen Seen) []Node {
 	if seen.Nodes == nil {
@@ -71,6 +76,10 @@ func nodeOf(of *corev1.Node, seen Seen) Node {
 		Type: of.Labels[corev1.LabelInstanceTypeStable], Zone: of.Labels[corev1.LabelTopologyZone],
 	}
 	row.State, row.Since, row.Why = stateOf(of, seen)
+	if event := latest(seen.Events, "Node", "", of.Name, string(of.UID), names.ReasonInstanceNotFound); event != nil &&
+		row.State == NodeInitialized && ownership.Ready(of) && seen.Now.Sub(timeOf(event)) < deniedLately {
+		row.Denied, row.Why = true, because(event.Reason, event.Message)
+	}
 	if network := conditionOf(of, corev1.NodeNetworkUnavailable); network != nil && network.Status != corev1.ConditionUnknown {
 		routed := network.Status == corev1.ConditionFalse
 		row.Routed = &routed

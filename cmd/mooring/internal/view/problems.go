@@ -25,7 +25,7 @@ var serviceGravity = []ServiceState{ServiceNotReady, ServiceWithdrawing, Service
 
 // Problem reports whether a node is not as it should be. Nodes of other managers are not.
 func (n Node) Problem() bool {
-	return slices.Contains(nodeGravity, n.State) || n.Routed != nil && !*n.Routed && n.State != NodeForeign
+	return slices.Contains(nodeGravity, n.State) || n.Denied || n.Routed != nil && !*n.Routed && n.State != NodeForeign
 }
 
 // Problem reports whether a Service waits for something. One that no manager has touched may have another's addresses, or be for the controller
