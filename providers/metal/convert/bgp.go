@@ -19,13 +19,13 @@ func (c *conversion) convertBGP() {
 	defer c.unused()
 	if len(c.from.peers) == 0 {
 		for i := range c.from.bgpAdverts {
-			c.notes.add(Lost, c.from.bgpAdverts[i].name(), "", "there is no BGPPeer, so that there is no section bgp")
+			c.notes.add(Lost, c.from.bgpAdverts[i].name(), "", "there is no BGPPeer; the config has no section bgp")
 		}
 		return
 	}
 	if len(c.from.bgpAdverts) == 0 {
 		for i := range c.from.peers {
-			c.notes.add(Lost, c.from.peers[i].name(), "", "there is no BGPAdvertisement, so that MetalLB announces nothing to it; there is no section bgp")
+			c.notes.add(Lost, c.from.peers[i].name(), "", "MetalLB announces nothing to it without a BGPAdvertisement; the config has no section bgp")
 		}
 		return
 	}
@@ -44,7 +44,7 @@ func (c *conversion) convertBGP() {
 		}
 	}
 	if len(c.config.BGP.Peers) == 0 {
-		c.notes.add(Lost, "BGPPeer", "", "none has a counterpart, so that there is no section bgp")
+		c.notes.add(Lost, "BGPPeer", "", "none has a counterpart; the config has no section bgp")
 		for i := range c.from.bgpAdverts {
 			c.notes.add(Lost, c.from.bgpAdverts[i].name(), "", "there is no section bgp")
 		}
@@ -57,7 +57,7 @@ func (c *conversion) convertBGP() {
 		c.advertise(&c.from.bgpAdverts[i], selectors)
 	}
 	if len(c.config.BGP.Advertisements) == 0 {
-		c.notes.add(Lost, "BGPAdvertisement", "", "none has a counterpart, so that there is no section bgp")
+		c.notes.add(Lost, "BGPAdvertisement", "", "none has a counterpart; the config has no section bgp")
 		c.config.BGP = nil
 		return
 	}
@@ -182,7 +182,7 @@ func (c *conversion) add(from *bgpAdvertisement, made config.BGPAdvertisement, p
 		some := made
 		some.Name, some.Peers = from.Metadata.Name+"-"+peer, []string{peer}
 		if some.NodeSelectors = both(made.NodeSelectors, selectors[peer]); len(some.NodeSelectors) == 0 {
-			note(Info, "spec.nodeSelectors", "select no node that the BGPPeer %s selects too, so that nothing goes to it", peer)
+			note(Info, "spec.nodeSelectors", "select no node that the BGPPeer %s selects too, so nothing is announced to it", peer)
 			continue
 		}
 		c.append(from, some)

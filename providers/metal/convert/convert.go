@@ -158,7 +158,7 @@ func (c *conversion) selected(names []string, selectors []metav1.LabelSelector, 
 			pools = appendNew(pools, PoolName(pool.Metadata.Name))
 		}
 	}
-	note(Info, "spec.ipAddressPoolSelectors", "pools have no labels here; those that match now are named: %s", listed(matched))
+	note(Info, "spec.ipAddressPoolSelectors", "pools have no labels here; the config names the pools that match now: %s", listed(matched))
 	return pools, false
 }
 

@@ -63,6 +63,39 @@ func TestMetalLB(t *testing.T) {
 	}
 }
 
+// TestTimers names why a timer has no counterpart. MetalLB accepts a hold time of 0, which turns keepalives off.
+func TestTimers(t *testing.T) {
+	for timers, want := range map[string][]string{
+		"holdTime: 9s, keepaliveTime: 3s": nil,
+		"keepaliveTime: 3s":               nil,
+		"holdTime: 2s":                    {"spec.holdTime: 2s is less than 3s; the default is used"},
+		"holdTime: 0s, keepaliveTime: 1s": {
+			"spec.holdTime: 0s is less than 3s; the default is used", "spec.keepaliveTime: 1s is dropped with the hold time; the default is used",
+		},
+		"holdTime: 9s, keepaliveTime: 9s": {
+			"spec.keepaliveTime: 9s is not less than the hold time; the default, a third of the hold time, is used",
+		},
+	} {
+		t.Run(timers, func(t *testing.T) {
+			result, err := MetalLB(strings.NewReader("apiVersion: metallb.io/v1beta2\nkind: BGPPeer\nmetadata: {name: p}\n" +
+				"spec: {myASN: 64512, peerASN: 64513, peerAddress: 10.0.0.1, " + timers + "}\n---\n" +
+				"apiVersion: metallb.io/v1beta1\nkind: BGPAdvertisement\nmetadata: {name: all}\n"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, note := range result.Notes {
+				if _, about, found := strings.Cut(note.String(), "LOST BGPPeer p: "); found {
+					got = append(got, about)
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("notes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func golden(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {

@@ -24,7 +24,7 @@ func (c *conversion) convertL2() {
 			continue
 		}
 		if len(advert.Spec.PreferredNodeSelectors) > 0 {
-			note(Lost, "spec.preferredNodeSelectors", "no node is preferred: which one answers is chosen by the address, among those that work")
+			note(Lost, "spec.preferredNodeSelectors", "no node is preferred: the address decides which of the working nodes answers")
 		}
 		if len(advert.Spec.Interfaces) > 0 {
 			note(Info, "spec.interfaces", "are interfaces of the replicas here, which answer for all nodes, and not those of each node")
@@ -34,7 +34,7 @@ func (c *conversion) convertL2() {
 		})
 	}
 	if len(section.Advertisements) == 0 {
-		c.notes.add(Lost, "L2Advertisement", "", "none selects a pool, so that there is no section l2")
+		c.notes.add(Lost, "L2Advertisement", "", "none selects a pool; the config has no section l2")
 		return
 	}
 	if len(section.Advertisements) == 1 && reflect.DeepEqual(section.Advertisements[0], config.L2Advertisement{}) {

@@ -90,7 +90,7 @@ func (c *conversion) possible(from *bgpPeer, note note) bool {
 		}
 	}
 	refuse(spec.Interface != "", "spec.interface", "sessions without addresses (unnumbered) are not there; give the router an address")
-	refuse(spec.VRF != "", "spec.vrf", "a replica speaks in one routing table; run it in that of the VRF")
+	refuse(spec.VRF != "", "spec.vrf", "a replica uses one routing table; run it in the VRF")
 	refuse(!slices.Contains([]string{"", "internal", "external"}, spec.DynamicASN), "spec.dynamicASN", "%q is neither internal nor external", spec.DynamicASN)
 	refuse(spec.DynamicASN != "" && spec.PeerASN != 0, "spec.dynamicASN", "there is a peerASN besides, and MetalLB takes one of both")
 	refuse(spec.PeerASN == 0 && spec.DynamicASN == "", "spec.peerASN", "is missing, and there is no dynamicASN")
@@ -121,8 +121,8 @@ func (c *conversion) selectReplicas() {
 			continue
 		}
 		peer.NodeSelectors = c.nodesOf(peer.Name)
-		c.notes.add(Action, "BGPPeer "+peer.Name, "spec.nodeSelectors", "another BGPPeer has the address %s too, so that replicas on these nodes only have a session "+
-			"with this one: have one run there", peer.Address)
+		c.notes.add(Action, "BGPPeer "+peer.Name, "spec.nodeSelectors", "another BGPPeer has the address %s too; only replicas on these nodes have a session "+
+			"with this one: run a replica there", peer.Address)
 	}
 }
 
@@ -158,7 +158,7 @@ func convertTimers(made *config.BGPPeer, from *bgpPeer, note note) {
 		}
 		rounded := of.Duration.Truncate(time.Second)
 		if rounded < least {
-			note(Lost, field, "%s is less than %s; the default holds", of.Duration, least)
+			note(Lost, field, "%s is less than %s; the default is used", of.Duration, least)
 			return metav1.Duration{}
 		}
 		if rounded != of.Duration {
@@ -169,8 +169,13 @@ func convertTimers(made *config.BGPPeer, from *bgpPeer, note note) {
 	made.HoldTime = seconds(hold, 3*time.Second, "spec.holdTime")
 	made.KeepaliveTime = seconds(keepalive, time.Second, "spec.keepaliveTime")
 	made.ConnectRetry = seconds(from.Spec.ConnectTime, 2*time.Second, "spec.connectTime")
-	if made.KeepaliveTime.Duration > 0 && made.KeepaliveTime.Duration >= made.HoldTime.Duration {
-		note(Lost, "spec.keepaliveTime", "%s is not less than the hold time; it is a third of that", made.KeepaliveTime.Duration)
+	switch keepalive := made.KeepaliveTime.Duration; {
+	case keepalive == 0:
+	case made.HoldTime.Duration == 0:
+		note(Lost, "spec.keepaliveTime", "%s is dropped with the hold time; the default is used", keepalive)
+		made.KeepaliveTime = metav1.Duration{}
+	case keepalive >= made.HoldTime.Duration:
+		note(Lost, "spec.keepaliveTime", "%s is not less than the hold time; the default, a third of the hold time, is used", keepalive)
 		made.KeepaliveTime = metav1.Duration{}
 	}
 	if hold == nil {

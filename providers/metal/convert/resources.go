@@ -304,7 +304,7 @@ func (r *resources) skip(of *header, where, format string, notes *notes) {
 	name := of.name()
 	switch {
 	case of.Kind == "":
-		notes.add(Lost, where, "kind", "is missing, so that nothing is known of the object")
+		notes.add(Lost, where, "kind", "is missing, so the object is not converted")
 	case strings.HasPrefix(of.APIVersion, group) && slices.Contains([]string{"ServiceL2Status", "ServiceBGPStatus", "ConfigurationState"}, of.Kind):
 		notes.add(Info, name, "", "reports a state and configures nothing")
 	case strings.HasPrefix(of.APIVersion, group) && slices.Contains([]string{"AddressPool", "BGPPeer"}, of.Kind):
