@@ -184,7 +184,7 @@ func (p *Pool) validate(path *field.Path) field.ErrorList {
 		}
 	}
 	if len(p.Addresses) == 0 {
-		wrong = append(wrong, field.Required(path.Child("addresses"), "a pool without addresses serves nobody"))
+		wrong = append(wrong, field.Required(path.Child("addresses"), "a pool without addresses serves no Service"))
 	}
 	for i, text := range p.Addresses {
 		if _, err := parseRange(text); err != nil {

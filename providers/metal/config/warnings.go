@@ -39,9 +39,9 @@ func (c *CloudConfig) warnOfSections(found *warnings) {
 	case !c.Inventory.Enabled() && len(c.Pools) == 0 && !announces:
 		found.add(field.NewPath("kind"), "the config turns nothing on: it has neither inventory, pools, bgp nor l2")
 	case len(c.Pools) > 0 && !announces:
-		found.add(field.NewPath("pools"), "Services get addresses that nobody announces: there is neither bgp nor l2")
+		found.add(field.NewPath("pools"), "Services get addresses that no replica announces: neither bgp nor l2 is set")
 	case len(c.Pools) == 0 && c.L2 != nil:
-		found.add(field.NewPath("l2"), "there are no pools, so that Services get no addresses to answer for")
+		found.add(field.NewPath("l2"), "no Service gets an address to answer for: there are no pools")
 	case len(c.Pools) == 0 && c.BGP != nil && !*c.Announcement.PodRoutes:
 		found.add(field.NewPath("bgp"), "there is nothing to announce: there are no pools, and announcement.podRoutes is false")
 	}
@@ -81,7 +81,7 @@ func (c *CloudConfig) warnOfPools(found *warnings) {
 	}
 	for i := range c.Pools {
 		if !slices.Contains(c.L2.Pools, c.Pools[i].Name) {
-			found.add(at.Index(i), "nobody announces the addresses of the pool %q: l2.pools does not name it, and there is no bgp", c.Pools[i].Name)
+			found.add(at.Index(i), "no replica announces the addresses of the pool %q: l2.pools does not name it, and there is no bgp", c.Pools[i].Name)
 		}
 	}
 }
@@ -97,11 +97,11 @@ func (c *CloudConfig) warnOfMachines(found *warnings) {
 		}
 		managed++
 		if redfish := machine.BMC.Redfish; redfish != nil && redfish.InsecureSkipVerify {
-			found.add(at.Child("bmc", "redfish", "insecureSkipVerify"), "whoever is between here and the service learns the password, and can say that %s is off", machine.Name)
+			found.add(at.Child("bmc", "redfish", "insecureSkipVerify"), "an attacker on the path to the BMC can read its password and report that %s is off; set bmc.redfish.caFile instead", machine.Name)
 		}
 	}
 	if c.Power.OutOfService.Enabled && managed == 0 {
-		found.add(field.NewPath("power", "outOfService", "enabled"), "no machine has a bmc, so that none is ever known to be off")
+		found.add(field.NewPath("power", "outOfService", "enabled"), "no node gets the taint: no machine has a bmc, which would report that it is off")
 	}
 }
 
@@ -112,7 +112,7 @@ func (b *BGP) warn(found *warnings, path *field.Path) {
 		peer, at := &b.Peers[i], path.Child("peers").Index(i)
 		external = external && peer.ASN != b.OwnASN(peer)
 		if peer.BFD == nil && peer.HoldTime.Duration > patientHoldTime {
-			found.add(at.Child("holdTime"), "this router goes on using what a replica said that died without a word for %s; bfd would notice within a second",
+			found.add(at.Child("holdTime"), "this router keeps the routes of a crashed replica for %s; with bfd it drops them within a second",
 				peer.HoldTime.Duration)
 		}
 		if peer.LocalPreference != nil && peer.ASN != b.OwnASN(peer) {
@@ -145,7 +145,7 @@ func (c *CloudConfig) warnOfFamilies(found *warnings) {
 		ranges, _ := c.Pools[i].Ranges()
 		for j, one := range ranges {
 			if family := familyOf(one.First); !carried[family] {
-				found.add(field.NewPath("pools").Index(i).Child("addresses").Index(j), "no peer's families include %s, so that nobody is announced these addresses", family)
+				found.add(field.NewPath("pools").Index(i).Child("addresses").Index(j), "no router receives these addresses: no peer's families include %s", family)
 			}
 		}
 	}
@@ -164,7 +164,7 @@ func (c *CloudConfig) warnOfNodeGroups(found *warnings) {
 	for i := range c.NodeGroups {
 		group, at := &c.NodeGroups[i], field.NewPath("nodeGroups").Index(i)
 		if len(group.Capacity) == 0 && group.MinSize == 0 {
-			found.add(at.Child("capacity"), "is not set, and minSize is 0: when all machines sleep nobody knows what they have, and none is turned on")
+			found.add(at.Child("capacity"), "is not set, and minSize is 0: once all machines are off, their capacity is unknown and none is turned on")
 		}
 		if group.MinCycleTime.Duration == 0 {
 			found.add(at.Child("minCycleTime"), "is 0s: machines may be turned off and on without a pause, which wears them out")

@@ -15,16 +15,16 @@ func TestWarnings(t *testing.T) {
 	}{
 		"nothing suspicious": {pool + peers, nil},
 		"nothing at all":     {"", []string{"kind: the config turns nothing on: it has neither inventory, pools, bgp nor l2"}},
-		"not announced":      {pool, []string{"pools: Services get addresses that nobody announces: there is neither bgp nor l2"}},
+		"not announced":      {pool, []string{"pools: Services get addresses that no replica announces: neither bgp nor l2 is set"}},
 		"only by request": {
 			"pools:\n- {name: p, addresses: [192.0.2.0/24], autoAssign: false}\n" + peers,
 			[]string{"pools: no pool has autoAssign and is not disabled: a Service gets an address only if it names a pool or an address"},
 		},
-		"l2 without pools": {"l2: {}\n", []string{"l2: there are no pools, so that Services get no addresses to answer for"}},
+		"l2 without pools": {"l2: {}\n", []string{"l2: no Service gets an address to answer for: there are no pools"}},
 		"pools of l2": {
 			pool + "l2: {pools: [q]}\n", []string{
 				`l2.pools[0]: there is no pool "q"`,
-				`pools[0]: nobody announces the addresses of the pool "p": l2.pools does not name it, and there is no bgp`,
+				`pools[0]: no replica announces the addresses of the pool "p": l2.pools does not name it, and there is no bgp`,
 			},
 		},
 		"nothing to announce": {
@@ -39,8 +39,8 @@ func TestWarnings(t *testing.T) {
 		"sessions": {
 			pool + "bgp:\n  asn: 64512\n  localPreference: 50\n  routerID: 10.0.0.9\n  peers:\n" +
 				"  - {address: 10.0.0.1, asn: 64513, holdTime: 90s, localPreference: 7, sourceAddress: 10.0.0.9, families: [IPv6]}\n", []string{
-				"pools[0].addresses[0]: no peer's families include IPv4, so that nobody is announced these addresses",
-				"bgp.peers[0].holdTime: this router goes on using what a replica said that died without a word for 1m30s; bfd would notice within a second",
+				"pools[0].addresses[0]: no router receives these addresses: no peer's families include IPv4",
+				"bgp.peers[0].holdTime: this router keeps the routes of a crashed replica for 1m30s; with bfd it drops them within a second",
 				"bgp.peers[0].localPreference: an external router never sees it",
 				"bgp.peers[0].sourceAddress: only the replica that has the address 10.0.0.9 gets a session; leave it empty with several replicas",
 				"bgp.localPreference: all peers are external, and an external router never sees it",
@@ -50,12 +50,12 @@ func TestWarnings(t *testing.T) {
 		"machines": {
 			"inventory: {machines: [{name: a, addresses: [{address: 10.0.0.5}], bmc: {redfish: {endpoint: 'https://10.0.9.5', insecureSkipVerify: true}, " +
 				"credentials: {username: u, passwordFile: p}}}]}\n", []string{
-				"inventory.machines[0].bmc.redfish.insecureSkipVerify: whoever is between here and the service learns the password, and can say that a is off",
+				"inventory.machines[0].bmc.redfish.insecureSkipVerify: an attacker on the path to the BMC can read its password and report that a is off; set bmc.redfish.caFile instead",
 			},
 		},
 		"out of service without a BMC": {
 			"power: {outOfService: {enabled: true}}\ninventory: {machines: [{name: a, addresses: [{address: 10.0.0.5}]}]}\n",
-			[]string{"power.outOfService.enabled: no machine has a bmc, so that none is ever known to be off"},
+			[]string{"power.outOfService.enabled: no node gets the taint: no machine has a bmc, which would report that it is off"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

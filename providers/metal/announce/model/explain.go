@@ -62,7 +62,7 @@ func (s ServiceState) Message() string {
 func (a AddressState) message() string {
 	name := a.Addr.String()
 	if a.Pool == "" {
-		name += " (of no pool any more)"
+		name += " (no longer in a pool)"
 	}
 	switch a.reason() {
 	case NoSession:
