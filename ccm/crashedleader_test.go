@@ -388,7 +388,7 @@ func TestReplicasThatDoNotKnowTheirPodSaySo(t *testing.T) {
 	for reason, environment := range map[string][]string{
 		"the environment has no POD_NAME, POD_NAMESPACE, POD_UID": nil,
 		"the environment has no POD_UID":                          {"POD_NAME=ccm-0", "POD_NAMESPACE=kube-system"},
-		`POD_UID is \"0f0e0d0c0b0a09080706050403020100\", which is not the UID of an object in the API: that of a static Pod is not`: {
+		`POD_UID is \"0f0e0d0c0b0a09080706050403020100\", which is not the UID of a Pod in the API: a static Pod has another UID there`: {
 			"POD_NAME=ccm-0", "POD_NAMESPACE=kube-system", "POD_UID=0f0e0d0c0b0a09080706050403020100",
 		},
 	} {

@@ -41,7 +41,7 @@ func ownPod(getenv func(string) string) (*election.Pod, error) {
 	}
 	// The UID of a static Pod is a hash of its file, which no object of the API has.
 	if _, err := uuid.Parse(string(pod.UID)); err != nil || !strings.Contains(string(pod.UID), "-") {
-		return nil, fmt.Errorf("%s is %q, which is not the UID of an object in the API: that of a static Pod is not", podUID, pod.UID)
+		return nil, fmt.Errorf("%s is %q, which is not the UID of a Pod in the API: a static Pod has another UID there", podUID, pod.UID)
 	}
 	return pod, nil
 }

@@ -41,7 +41,7 @@ func (w *wholeNodes) Start(ctx context.Context) error {
 func (w *wholeNodes) compare(ctx context.Context) {
 	newer, err := newerThan(w.server, w.libraries)
 	if err != nil && ctx.Err() == nil {
-		log.FromContext(ctx).Info("Could not compare the version of the API server with that of our libraries; nodes are patched and not updated",
+		log.FromContext(ctx).Info("Could not compare the API server's version with the version of the client libraries; nodes are patched instead of updated",
 			"reason", err.Error())
 	}
 	w.known.Store(err == nil && !newer)

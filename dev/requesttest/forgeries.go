@@ -26,7 +26,7 @@ func Forgeries(t testing.TB) map[string]Forgery {
 		}
 	}
 	return map[string]Forgery{
-		"another node's name":    {Subject(func(s *pkix.Name) { s.CommonName = "system:node:n-2" }), `common name is "system:node:n-2", not that of the requester, "system:node:n-1"`},
+		"another node's name":    {Subject(func(s *pkix.Name) { s.CommonName = "system:node:n-2" }), `common name is "system:node:n-2", not the requester's, "system:node:n-1"`},
 		"no common name":         {Subject(func(s *pkix.Name) { s.CommonName = "" }), "common name"},
 		"no organization":        {Subject(func(s *pkix.Name) { s.Organization = nil }), "organizations are none"},
 		"masters too":            {Subject(func(s *pkix.Name) { s.Organization = append(s.Organization, "system:masters") }), `"system:masters", not "system:nodes" alone`},

@@ -168,7 +168,7 @@ func (o *observer) list() *look {
 		defer o.mu.Unlock()
 		o.listing = nil
 		if err != nil {
-			o.log.Error(err, "Could not list the node groups; the autoscaler is told of those that are known")
+			o.log.Error(err, "Could not list the node groups; the autoscaler gets the groups of the last list")
 			return
 		}
 		o.take(groups)
@@ -183,7 +183,7 @@ func (o *observer) take(groups []provider.NodeGroup) {
 	listed := map[string]bool{}
 	for _, group := range groups {
 		if group.ID == "" || listed[group.ID] {
-			o.log.Info("A node group has no ID, or that of another one, and is left out", "nodeGroup", group.ID)
+			o.log.Info("A node group has no ID, or the ID of another group, and is left out", "nodeGroup", group.ID)
 			continue
 		}
 		listed[group.ID] = true

@@ -151,7 +151,7 @@ func TestLastLook(t *testing.T) {
 		"the intent is gone":     {live: func(n *corev1.Node) { n.Annotations = nil }, instance: provider.NodeGroupInstance{ProviderID: "x://a"}, err: errChanged.Error()},
 		"another node":           {live: func(n *corev1.Node) { n.UID = "another" }, instance: provider.NodeGroupInstance{ProviderID: "x://a"}, err: errChanged.Error()},
 		"a foreign node":         {foreign: true, instance: provider.NodeGroupInstance{ProviderID: "x://a"}, err: errForeign.Error()},
-		"another node's":         {instance: provider.NodeGroupInstance{ProviderID: "x://a", NodeName: "b"}, err: `that of the node "b"`},
+		"another node's":         {instance: provider.NodeGroupInstance{ProviderID: "x://a", NodeName: "b"}, err: `belongs to the node "b"`},
 		"one of two":             {instance: provider.NodeGroupInstance{ProviderID: "x://a"}, others: []*corev1.Node{marked(t, "b", func(n *corev1.Node) { n.Spec.ProviderID = "x://a" })}, err: "other nodes have its provider ID: b"},
 		"gone":                   {instance: provider.NodeGroupInstance{ProviderID: "x://b"}},
 		"deleted by the cloud":   {instance: provider.NodeGroupInstance{ProviderID: "x://a", State: provider.NodeGroupInstanceDeleting}},

@@ -76,7 +76,7 @@ func read(object *certificatesv1.CertificateSigningRequest) (asked request) {
 		return asked
 	}
 	if want := nodeUserPrefix + asked.node; asked.node != "" && certificate.Subject.CommonName != want {
-		add(fmt.Sprintf("the subject's common name is %q, not that of the requester, %q", shown(certificate.Subject.CommonName), want))
+		add(fmt.Sprintf("the subject's common name is %q, not the requester's, %q", shown(certificate.Subject.CommonName), want))
 	}
 	add(wrongSubject(certificate)...)
 	add(wrongKey(certificate)...)

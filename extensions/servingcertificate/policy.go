@@ -37,7 +37,7 @@ func parseCIDR(text string) (netip.Prefix, error) {
 	case network != network.Masked():
 		return netip.Prefix{}, fmt.Errorf("has bits beyond its length set: write %s", network.Masked())
 	case network.Bits() == 0:
-		return netip.Prefix{}, errors.New("allows every address, that of the API server too")
+		return netip.Prefix{}, errors.New("allows every address, even the API server's")
 	}
 	return network, nil
 }

@@ -18,7 +18,7 @@ func WriteFindings(to io.Writer, findings []Finding) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(&b, "\nTo declare it, add to the provider (for one that is somebody else's: provider.WithCapabilities):\n\n%s", code)
+	fmt.Fprintf(&b, "\nTo declare it, add to the provider (to a provider of another project, by provider.WithCapabilities):\n\n%s", code)
 	_, err = io.WriteString(to, b.String())
 	return err
 }

@@ -122,7 +122,7 @@ func checkNameExact(ctx context.Context, t *trial) error {
 		}
 		metadata, err := t.v2().InstanceMetadata(ctx, namedNode(types.NodeName(other)))
 		if err == nil && metadata != nil && metadata.ProviderID == instance.ProviderID {
-			t.sawf("InstanceMetadata by name %s: provider ID %q, which is that of %s", other, metadata.ProviderID, name)
+			t.sawf("InstanceMetadata by name %s: provider ID %q, which belongs to %s", other, metadata.ProviderID, name)
 		}
 	}
 	return nil

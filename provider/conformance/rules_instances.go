@@ -170,7 +170,7 @@ func (t *trial) isThere(ctx context.Context, node *v1.Node, want Instance) error
 	case err != nil || metadata == nil:
 		t.sawf("InstanceMetadata by %s: %v, %v; it exists", asked, metadata, err)
 	case metadata.ProviderID != want.ProviderID || want.ProviderID == "":
-		t.sawf("InstanceMetadata by %s: provider ID %q; that of the instance is %q", asked, metadata.ProviderID, want.ProviderID)
+		t.sawf("InstanceMetadata by %s: provider ID %q; the instance has %q", asked, metadata.ProviderID, want.ProviderID)
 	}
 	return nil
 }

@@ -130,7 +130,7 @@ func checkRoutesChangedInPart(ctx context.Context, t *trial) error {
 		return err
 	}
 	nowhere := t.creation(target, 1)
-	nowhere.New.TargetNode = types.NodeName(string(t.uid("nobody")))
+	nowhere.New.TargetNode = types.NodeName(string(t.uid("missing")))
 	results, err := t.changeRoutes(ctx, t.creation(target, 0), nowhere, t.creation(target, 2))
 	var broken *brokenError
 	if errors.As(err, &broken) {

@@ -271,7 +271,7 @@ func (t *trial) reads(ctx context.Context, instances []Instance) []func(i int) e
 		func(i int) error {
 			metadata, err := t.metadataOf(ctx, of(i))
 			if err == nil && metadata.ProviderID != of(i).ProviderID {
-				err = fmt.Errorf("InstanceMetadata of %s: provider ID %q; that of the instance is %q", of(i).NodeName, metadata.ProviderID, of(i).ProviderID)
+				err = fmt.Errorf("InstanceMetadata of %s: provider ID %q; the instance has %q", of(i).NodeName, metadata.ProviderID, of(i).ProviderID)
 			}
 			return err
 		},

@@ -101,7 +101,7 @@ func (t *trial) listRoutes(ctx context.Context) ([]*cloudprovider.Route, error) 
 }
 
 // errNotListed says that a route is not in the list.
-var errNotListed = errors.New("it is not in the list")
+var errNotListed = errors.New("not in the list")
 
 // routeTo returns the cluster's route to a destination, or errNotListed if there is no such route.
 func (t *trial) routeTo(ctx context.Context, destination string) (*cloudprovider.Route, error) {
@@ -114,7 +114,7 @@ func (t *trial) routeTo(ctx context.Context, destination string) (*cloudprovider
 			return route, nil
 		}
 	}
-	return nil, fmt.Errorf("ListRoutes, of the route to %s: %w any more", destination, errNotListed)
+	return nil, fmt.Errorf("ListRoutes: the route to %s is %w", destination, errNotListed)
 }
 
 // routesTo waits until each of these destinations has one route, to this instance, and no other destination of the suite has any.

@@ -15,7 +15,7 @@ type Settings struct {
 
 // AddFlags defines the flags.
 func (s *Settings) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&s.ZoneSuffix, "mycloud-zone-suffix", "-1", "What the name of the zone adds to that of the region.")
+	flags.StringVar(&s.ZoneSuffix, "mycloud-zone-suffix", "-1", "The suffix that turns a region's name into the name of its zone.")
 }
 
 // Validate returns what is wrong with their values.

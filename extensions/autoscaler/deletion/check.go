@@ -186,7 +186,7 @@ func (f Facts) registered(asked Asked, node *corev1.Node, instance *provider.Nod
 // provider ID: a kubelet can register with any.
 func WrongInstance(node *corev1.Node, instance *provider.NodeGroupInstance, holders []string) string {
 	if instance != nil && instance.NodeName != "" && string(instance.NodeName) != node.Name {
-		return fmt.Sprintf("its instance is that of the node %q by what the cloud says", instance.NodeName)
+		return fmt.Sprintf("the cloud says that its instance belongs to the node %q", instance.NodeName)
 	}
 	if others := slices.DeleteFunc(slices.Clone(holders), func(name string) bool { return name == node.Name }); len(others) > 0 {
 		return "other nodes have its provider ID: " + strings.Join(others, ", ")

@@ -99,7 +99,7 @@ func TestCheck(t *testing.T) {
 		{name: "one that has taken another's provider ID", asked: []deletion.Asked{{Name: "a", ProviderID: "x://b"}}, change: func(f *deletion.Facts) {
 			f.Nodes["a"].Spec.ProviderID = "x://b"
 			f.Holders["x://b"] = []string{"a", "b"}
-		}, refused: []string{`that of the node "b"`}},
+		}, refused: []string{`belongs to the node "b"`}},
 		{name: "one whose provider ID another has taken", asked: named("a"), change: func(f *deletion.Facts) {
 			f.Holders["x://a"] = []string{"a", "thief"}
 			bare(&f.Status.Instances[0])

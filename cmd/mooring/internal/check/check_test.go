@@ -334,7 +334,7 @@ func TestText(t *testing.T) {
 		"ERROR   Kubelets with --cloud-provider=external\n        seen: 7 nodes have neither",
 		"        on:   late-0, late-1, late-2, late-3, late-4 and 2 more (--output=wide shows all)\n",
 		"        docs: " + check.Documentation + "#kubelets\n",
-		"unknown Load balancers that nobody provides\n        not read: Services, which you may not read\n",
+		"unknown Load balancers that no controller provides\n        not read: Services, which you may not read\n",
 		"\n12 checks, 8 fine, 1 with errors, 1 with warnings, 2 not possible\n",
 	} {
 		if !strings.Contains(text, want) {

@@ -15,7 +15,7 @@ var rules = []rule{
 	{"provider-ids", "Provider IDs of nodes", providerIDs},
 	{"taints", "Taints and conditions that a manager removes", taints},
 	{"announcement", "Addresses that routers have, with the provider metal", announcement},
-	{"load-balancers", "Load balancers that nobody provides", loadBalancers},
+	{"load-balancers", "Load balancers that no controller provides", loadBalancers},
 }
 
 // Names are the names of all checks.

@@ -67,7 +67,7 @@ func kubelets(seen *Observation) answer {
 			Severity: Error, Objects: without,
 			Seen: words.Count(len(without), "node has", "nodes have") + " neither a provider ID nor the taint " +
 				"node.cloudprovider.kubernetes.io/uninitialized: registered by a kubelet without --cloud-provider=external",
-			Do: "give these kubelets --cloud-provider=external; then taint the nodes, or annotate those that belong to no cloud " +
+			Do: "give these kubelets --cloud-provider=external; then taint the nodes, or annotate nodes that belong to no cloud " +
 				ownership.AnnotationIgnore + "=true",
 		}}
 	}
@@ -130,7 +130,7 @@ func controllerManagerFlags(seen *Observation, pod string, flags managers.Flags)
 	}
 	if own, theirs := seen.flags()["cluster-cidr"], flags["cluster-cidr"]; own != "" && theirs != "" && own != theirs {
 		find(Error, fmt.Sprintf("--cluster-cidr=%s, but the manager has --cluster-cidr=%s: routes to pods outside of its range are not its own", theirs, own),
-			"set --cluster-cidr of the manager to that of kube-controller-manager")
+			"set --cluster-cidr of the manager to the value of kube-controller-manager")
 	}
 	lacking := slices.ContainsFunc(seen.Nodes.Value, func(node corev1.Node) bool { return node.Spec.PodCIDR == "" })
 	if !flags.Is("allocate-node-cidrs") && lacking {

@@ -165,7 +165,7 @@ func announcement(seen *Observation) answer {
 		Do: "ask mooring status --port-forward for the sessions; docs/how-to/metal-routers.md says what each problem means",
 	}
 	other := Finding{
-		Severity: Warning, Do: "see the reason in docs/reference/events-and-conditions-services.md; mooring status shows that of each Service",
+		Severity: Warning, Do: "look up the reason in docs/reference/events-and-conditions-services.md; mooring status shows the reason of each Service",
 	}
 	asked := 0
 	for _, service := range seen.status().Services {
