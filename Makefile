@@ -2,7 +2,7 @@
 
 GO      ?= go
 BIN     := $(CURDIR)/bin
-# Programs of this checkout are compiled as those that are shipped, so that both share the build cache.
+# Programs of this checkout are compiled as the shipped ones are: both share the build cache.
 RUN     := CGO_ENABLED=0 $(GO) run -trimpath
 # Plugins that others wrote, each with a scenario that both managers run. They are modules of their own: each asks for its own
 # version of Kubernetes' libraries.

@@ -69,10 +69,10 @@ func TestAlertsOfMetalFire(t *testing.T) {
 	}{
 		"none": {"", nil},
 		"both replicas are gone": {withoutReplicas(t, "a", "b"),
-			[]string{"MooringAbsent", "MooringNobodyAnnounces"}},
+			[]string{"MooringAbsent", "MooringNoReplicaAnnounces"}},
 		"one replica is gone": {withoutReplicas(t, "b"), nil},
 		"no session is up": {sessions("0"+hour, "a r1", "b r1", "a r2", "b r2"),
-			[]string{"MooringNobodyAnnounces", "MooringPeerLost"}},
+			[]string{"MooringNoReplicaAnnounces", "MooringPeerLost"}},
 		"no session with one router is up":     {sessions("0"+hour, "a r1", "b r1"), []string{"MooringPeerLost"}},
 		"one replica has no session":           {sessions("0"+hour, "b r1"), []string{"MooringSessionDown"}},
 		"a replica had none for a minute":      {sessions("1x117 0x2", "b r1"), nil},

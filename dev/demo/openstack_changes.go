@@ -146,14 +146,14 @@ func (p *privateCloud) exposeWithoutKeystone(ctx context.Context, s *environment
 	restore := p.cloud.Faults().Inject(faultproxy.Fault{Match: faultproxy.Match{Service: string(openstack.Identity)}, Effect: httpfault.Cut})
 	defer restore()
 	if _, err := p.cloud.Clients(ctx, p.cloud.Tenant()); err == nil {
-		return "", errors.New("somebody has logged in")
+		return "", errors.New("a login succeeded without keystone")
 	}
 	began := time.Now()
 	address, _, err := p.serve(ctx, s, second)
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s is there after %s, while nobody can log in", address, seconds(time.Since(began))), nil
+	return fmt.Sprintf("%s is there after %s, while every login fails", address, seconds(time.Since(began))), nil
 }
 
 func (p *privateCloud) end(ctx context.Context, s *environment) (string, error) {

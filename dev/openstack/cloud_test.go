@@ -281,7 +281,7 @@ func (f fixture) keystone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := f.cloud.Clients(t.Context(), f.cloud.Tenant()); err == nil {
-		t.Error("somebody logged in without keystone")
+		t.Error("a login succeeded without keystone")
 	}
 	for _, name := range []openstack.Process{openstack.Keystone, openstack.OctaviaWorker} {
 		if err := f.cloud.Restart(t.Context(), name); err != nil {

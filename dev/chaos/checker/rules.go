@@ -37,7 +37,7 @@ var always = []Rule{
 	{AddressUnique, "no two Services have one address", true},
 	{BalancerKept, "no manager deletes the load balancer of a Service that has an address and has always wanted one", true},
 	{TargetKept, "no manager removes a target whose node has been a target by right for as long as it was one", true},
-	{ForeignUntouched, "no manager writes to a node, a Service, a load balancer or a route of somebody else", true},
+	{ForeignUntouched, "no manager writes to a node, a Service, a load balancer or a route of another owner", true},
 	{OneWriter, "once a replica has the lease, no other one writes", true},
 	{Served, "while a fault concerns one object, all others are served within the bound", true},
 	{Runs, "no manager ends by a panic", true},

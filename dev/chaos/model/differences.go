@@ -98,13 +98,13 @@ func (s *State) serviceDifferences() []Difference {
 		case service.Wants() && (!exists || balancer.Failed):
 			add(BalancerThere, "it has no load balancer")
 		case service.Wants() && balancer.Port != service.Port:
-			add(BalancerCurrent, fmt.Sprintf("its port is %d, that of its load balancer is %d", service.Port, balancer.Port))
+			add(BalancerCurrent, fmt.Sprintf("its port is %d, and its load balancer has port %d", service.Port, balancer.Port))
 		case service.Wants() && !slices.Equal(service.Addresses, balancer.Addresses):
 			add(AddressPublished, fmt.Sprintf("its status has %q, its load balancer has %q", service.Addresses, balancer.Addresses))
 		case service.Deleting:
 			add(ServiceReleased, "it is being deleted, and something keeps it")
 		case !service.Wants() && len(service.Addresses) > 0:
-			add(ServiceReleased, "it is of no type LoadBalancer any more, and its status has addresses")
+			add(ServiceReleased, "its type is no longer LoadBalancer, and its status has addresses")
 		}
 	}
 	return found

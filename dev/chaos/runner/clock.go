@@ -39,7 +39,7 @@ func checkClocks(ahead time.Duration, first, second report.Clock) error {
 	half, whole := (ahead / 2).Seconds(), ahead.Seconds()
 	switch {
 	case first.Writes == 0:
-		return errors.New("the replica whose clock is ahead never had the lease, so that the run shows nothing of that: take another seed, or a longer schedule")
+		return errors.New("the replica whose clock is ahead never had the lease, so the run proves nothing: take another seed, or a longer schedule")
 	case first.Ahead < half || first.Ahead > whole+1:
 		return fmt.Errorf("the renewals of the replica whose clock is %s ahead were ahead by %.1f s: package clock does not fit this version of Go", ahead, first.Ahead)
 	case second.Writes > 0 && second.Ahead > half:

@@ -224,7 +224,7 @@ func (w *fixture) drop(ctx context.Context, name string) error {
 func (w *fixture) relabel(ctx context.Context, name string) error {
 	return persist(ctx, func() error {
 		_, err := w.env.admin.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType,
-			fmt.Appendf(nil, `{"metadata":{"labels":{%q:"somebody-elses"}}}`, corev1.LabelInstanceTypeStable), metav1.PatchOptions{})
+			fmt.Appendf(nil, `{"metadata":{"labels":{%q:"foreign"}}}`, corev1.LabelInstanceTypeStable), metav1.PatchOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}

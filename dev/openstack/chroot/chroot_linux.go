@@ -90,7 +90,7 @@ func (r *Room) furnish() error {
 		{"mount temporary files", func() error { return mountEmpty(filepath.Join(root, "tmp")) }},
 		{"mount run-time files", func() error { return mountEmpty(filepath.Join(root, "run")) }},
 		{"mount shared memory", func() error { return mountEmpty(filepath.Join(root, "dev/shm")) }},
-		{"have nobody write to the root directory", func() error {
+		{"make the root directory read-only", func() error {
 			return unix.Mount("", root, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, "")
 		}},
 		{"name the host", func() error { return unix.Sethostname([]byte(r.options.Host)) }},

@@ -42,7 +42,7 @@ func (w *project) rotate(t *testing.T) {
 				return nil
 			}
 		}
-		return errors.New("nobody has logged in")
+		return errors.New("no login succeeded")
 	})
 	s.awaitServed(t, "rotated")
 }
@@ -143,7 +143,7 @@ func (w *project) withoutKeystone(t *testing.T) {
 	must.NoError(t, w.cloud.Stop(t.Context(), openstack.Keystone))
 	ends := time.After(outage)
 	if _, err := w.cloud.Clients(t.Context(), w.tenant); err == nil {
-		t.Error("somebody has logged in")
+		t.Error("a login succeeded during the outage")
 	}
 	w.harbor.register(t, lateServer)
 	w.harbor.create(t, "without-keystone", toFront)

@@ -1,5 +1,5 @@
 {{/* Which controllers run, by --controllers: "*", NAME and -NAME, by the names of now and those of the reference of old. With that flag
-     in extraArgs, all do that are on by default: it is not read here but for the names of those that are not. */}}
+     in extraArgs, all do that are on by default: it is read here only for the names of the others. */}}
 {{- define "mooring.controllers" -}}
 {{- $listed := .Values.controllers | default (list "*") }}
 {{- range .Values.extraArgs }}{{ if hasPrefix "--controllers" . }}{{ $listed = list "*" }}{{ end }}{{ end }}

@@ -55,7 +55,7 @@ func parse(args []string) (flags, error) {
 	var f flags
 	set := pflag.NewFlagSet("bench", pflag.ContinueOnError)
 	set.StringSliceVar(&f.scenarios, "scenarios", nil,
-		"The scenarios to run, besides those that must happen before them. Empty: all of "+strings.Join(scenario.Names(scenario.Stages()), ", ")+".")
+		"The scenarios to run. Scenarios that must happen before them run too. Empty: all of "+strings.Join(scenario.Names(scenario.Stages()), ", ")+".")
 	set.StringSliceVar(&f.variants, "variants", nil,
 		"Who takes part. Empty: all of "+strings.Join(runner.Names(runner.Variants()), ", ")+".")
 	set.BoolVar(&f.quick, "quick", false, "Small sizes, to see that everything works. The figures mean nothing.")

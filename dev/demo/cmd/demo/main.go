@@ -42,11 +42,11 @@ The demo of the simulated cloud needs no privileges. Each demo leaves nothing be
 first, which takes some minutes the first time. On a terminal it paints a picture, on a pipe it writes lines; NO_COLOR
 switches colors off.
 
-Everything happens sooner than by default, so that one can watch: the replicas run with --node-status-update-frequency=2s
+Periods are shorter than by default, to keep the demo short: the replicas run with --node-status-update-frequency=2s
 instead of 5m, --node-monitor-period=1s instead of 5s, --node-deletion-min-age=1s instead of 2m,
 --node-deletion-min-denial-time=1s instead of 10s,
 --route-reconciliation-period=2s instead of 10s and --load-balancer-drift-check-period=2s instead of 10m, and the control plane
-takes a node for unready after 5s of silence instead of 50s. When a step fails, the logs of all processes are kept, and
+marks a node NotReady after 5s of silence instead of 50s. When a step fails, the logs of all processes are kept, and
 the last line says where.
 
 ` + cli.ExitCodes

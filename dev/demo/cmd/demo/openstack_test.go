@@ -57,7 +57,7 @@ func TestDemoOpenStack(t *testing.T) {
 	for _, want := range []string{
 		`6 routes, for example to 10\.244\.\d+\.0/24 by way of 10\.6\.0\.\d+`,
 		`203\.0\.113\.\d+, port 80, is there after \S+ s, with 6 nodes behind it`,
-		`203\.0\.113\.\d+ is there after \S+ s, while nobody can log in`,
+		`203\.0\.113\.\d+ is there after \S+ s, while every login fails`,
 		`All 20 steps happened, in `, `export OS_CLIENT_CONFIG_FILE=\S+/clouds\.yaml OS_CLOUD=k8s`,
 	} {
 		if !regexp.MustCompile(want).MatchString(summary) {

@@ -151,7 +151,7 @@ func check(one module, licenses []string) error {
 		return nil
 	}
 	if len(licenses) == 0 {
-		return fmt.Errorf("%s %s has no license: nobody may give it away", one.Path, one.Version)
+		return fmt.Errorf("%s %s has no license and must not be distributed", one.Path, one.Version)
 	}
 	for _, license := range licenses {
 		if !slices.Contains(allowed, license) {
