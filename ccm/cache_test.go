@@ -155,21 +155,21 @@ func isShutDown(node *corev1.Node) bool {
 
 // untouched is the part of a node that the manager's cache does not hold, and that only its owner may change.
 type untouched struct {
-	Images                    []corev1.ContainerImage
-	InUse                     []corev1.UniqueVolumeName
-	Attached                  []corev1.AttachedVolume
-	Handlers                  []corev1.NodeRuntimeHandler
-	Managers                  []string
-	LastApplied, SomebodyElse string
+	Images              []corev1.ContainerImage
+	InUse               []corev1.UniqueVolumeName
+	Attached            []corev1.AttachedVolume
+	Handlers            []corev1.NodeRuntimeHandler
+	Managers            []string
+	LastApplied, Theirs string
 }
 
 func untouchedOf(node *corev1.Node) untouched {
 	u := untouched{
 		Images: node.Status.Images, InUse: node.Status.VolumesInUse, Attached: node.Status.VolumesAttached, Handlers: node.Status.RuntimeHandlers,
-		LastApplied: node.Annotations[corev1.LastAppliedConfigAnnotation], SomebodyElse: node.Annotations["example.com/theirs"],
+		LastApplied: node.Annotations[corev1.LastAppliedConfigAnnotation], Theirs: node.Annotations["example.com/theirs"],
 	}
 	for _, entry := range node.ManagedFields {
-		if entry.Manager == "kubelet" || entry.Manager == "somebody" {
+		if entry.Manager == "kubelet" || entry.Manager == "other-manager" {
 			u.Managers = append(u.Managers, entry.Manager+" "+entry.Subresource)
 		}
 	}
@@ -183,7 +183,7 @@ func TestWhatTheCacheLeavesOutStaysOnTheServer(t *testing.T) {
 	h.join(t, 2)
 	const name = "node-001"
 	theirs := fmt.Sprintf(`{"metadata": {"annotations": {%q: "{}", "example.com/theirs": "1"}}}`, corev1.LastAppliedConfigAnnotation)
-	_, err := h.client.CoreV1().Nodes().Patch(t.Context(), name, "application/merge-patch+json", []byte(theirs), metav1.PatchOptions{FieldManager: "somebody"})
+	_, err := h.client.CoreV1().Nodes().Patch(t.Context(), name, "application/merge-patch+json", []byte(theirs), metav1.PatchOptions{FieldManager: "other-manager"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -115,9 +115,9 @@ func (l callLog) awaitEntry(t *testing.T, pid int, what string) {
 // awaitAny waits until some process has written the entry.
 func (l callLog) awaitAny(t *testing.T, what string) {
 	t.Helper()
-	poll.Until(t, fmt.Sprintf("somebody writes %q", what), func(context.Context) error {
+	poll.Until(t, fmt.Sprintf("a manager writes %q", what), func(context.Context) error {
 		if !slices.ContainsFunc(l.read(t), func(one entry) bool { return one.what == what }) {
-			return errors.New("nobody did")
+			return errors.New("no manager did")
 		}
 		return nil
 	})

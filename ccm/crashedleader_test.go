@@ -284,7 +284,7 @@ func TestStandbyWaitsForTheLeaseWhateverElseIsReported(t *testing.T) {
 			p.report(leader, status(func(was *corev1.ContainerStateTerminated) { was.ExitCode = 255 }))
 		},
 		"an earlier container": func() {
-			p.report(leader, status(func(was *corev1.ContainerStateTerminated) { was.Message = "lease holder somebody else\n" }))
+			p.report(leader, status(func(was *corev1.ContainerStateTerminated) { was.Message = "lease holder another\n" }))
 		},
 		"the Pod is failed, and not ready": func() {
 			p.report(leader, corev1.ContainerStatus{ContainerID: "containerd://1", State: isRunning()})

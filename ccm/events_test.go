@@ -79,7 +79,7 @@ func TestEventsThatWaitAreWrittenInTheEnd(t *testing.T) {
 		}
 		// client-go may drop the last few at its own end.
 		if synctest.Wait(); sink.count(corev1.EventTypeNormal) <= newsBurst {
-			t.Errorf("%d events are written, want those that waited too", sink.count(corev1.EventTypeNormal))
+			t.Errorf("%d events are written, want the waiting ones too", sink.count(corev1.EventTypeNormal))
 		}
 	}) // which fails if a goroutine is left
 }

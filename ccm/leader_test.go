@@ -108,7 +108,7 @@ func (r *replicas) usurp(t *testing.T, name string) {
 		if err != nil {
 			return err
 		}
-		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = ptr.To("somebody else"), ptr.To[int32](3600)
+		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = ptr.To("another"), ptr.To[int32](3600)
 		lease.Spec.RenewTime = ptr.To(metav1.NowMicro())
 		_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
 		return err
@@ -278,7 +278,7 @@ func TestLostLeaseEndsTheProcess(t *testing.T) {
 	if got := leader.errorLine(); got != "stopped: leader election lost" {
 		t.Errorf("error %q", got)
 	}
-	if holder := r.holder(t); holder != "somebody else" {
+	if holder := r.holder(t); holder != "another" {
 		t.Errorf("the process that lost the lease gave it to %q", holder)
 	}
 }

@@ -78,7 +78,7 @@ func tokens(t *testing.T, client kubernetes.Interface) (may, mayNot string) {
 		}
 		return issued.Status.Token
 	}
-	return token("scraper"), token("nobody")
+	return token("scraper"), token("stranger")
 }
 
 func TestSecurePort(t *testing.T) {

@@ -159,7 +159,7 @@ func clusterErrors(t *testing.T, with func(...string) []string) map[string]start
 		"a controller that fails": {
 			with("--controllers=failing-controller"), `stopped: controller failing-controller: lost its way`,
 		},
-		"grants that nobody gave, all at once": {
+		"missing grants, all at once": {
 			with("--controllers=needy-controller"),
 			`missing RBAC grants (deploy/rbac.yaml holds the ClusterRole and the Roles that grant them):` + "\n" +
 				`  system:serviceaccount:kube-system:cloud-controller-manager may not list secrets` + "\n" +

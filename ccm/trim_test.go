@@ -34,7 +34,7 @@ func kept() *corev1.Node {
 	}
 }
 
-func TestTheCacheKeepsWhatSomebodyReads(t *testing.T) {
+func TestTheCacheKeepsWhatControllersRead(t *testing.T) {
 	node := kept()
 	node.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}
 	node.Status.Images = []corev1.ContainerImage{{Names: []string{"registry.example.com/pause:1"}, SizeBytes: 1}}

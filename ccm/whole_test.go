@@ -35,7 +35,7 @@ func TestNewerAPIServersAreKnown(t *testing.T) {
 		"of a distributor": {"v1.38.1-gke.100+x", "v1.37.2", true, ""},
 		"next major":       {"v2.0.0", "v1.37.2", true, ""},
 		"says nonsense":    {"latest", "v1.37.2", false, `"latest"`},
-		"built nobody knows how": {
+		"built by an unknown toolchain": {
 			"v1.37.2", "unknown", false, `"unknown"`,
 		},
 	} {

@@ -60,7 +60,7 @@ func TestCheck(t *testing.T) {
 		}
 	})
 	t.Run("without rights", func(t *testing.T) {
-		kubeconfig, err := cluster.UserKubeconfig("nobody")
+		kubeconfig, err := cluster.UserKubeconfig("stranger")
 		must.NoError(t, err)
 		report, code := checked(t, kubeconfig)
 		if code != cli.ExitUnseen {
@@ -78,8 +78,8 @@ func TestCheck(t *testing.T) {
 func TestCheckWithoutAPIServer(t *testing.T) {
 	kubeconfig, err := os.ReadFile(kubeconfigWith(t, "token"))
 	must.NoError(t, err)
-	nobody := write(t, strings.ReplaceAll(string(kubeconfig), "192.0.2.1:6443", "127.0.0.1:1"))
-	code, _, stderr := programtest.Call(t, newRoot(), "check", "--kubeconfig="+nobody)
+	unreachable := write(t, strings.ReplaceAll(string(kubeconfig), "192.0.2.1:6443", "127.0.0.1:1"))
+	code, _, stderr := programtest.Call(t, newRoot(), "check", "--kubeconfig="+unreachable)
 	if code != cli.ExitUnseen || !strings.Contains(stderr, "asking the API server for its version") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
@@ -92,7 +92,7 @@ func breakCluster(t *testing.T, cluster *localcluster.Cluster, admin *kubernetes
 	must.NoError(t, err)
 	rights := strings.Replace(string(deploy.MetalRBAC), "[update, patch, delete]", "[update, patch]", 1)
 	if rights == string(deploy.MetalRBAC) {
-		t.Fatal("the manifest does not grant the deletion of nodes in these words any more")
+		t.Fatal("the manifest no longer grants the deletion of nodes in these words")
 	}
 	must.NoError(t, cluster.Apply(t.Context(), []byte(rights)))
 	must.NoError(t, cluster.Apply(t.Context(), manifest))

@@ -163,11 +163,11 @@ func (w *fixture) plan(t *testing.T) {
 	if err != nil || code != cli.ExitOK || plan.Cluster != simtest.ClusterName || len(plan.Intents) < 4 {
 		t.Errorf("exit code %d, %v: %s\n%s", code, err, stderr, stdout)
 	}
-	nobody, err := w.cluster.UserKubeconfig("nobody")
+	stranger, err := w.cluster.UserKubeconfig("stranger")
 	must.NoError(t, err)
-	code, _, stderr = programtest.Call(t, newRoot(), w.asking(nobody, "plan")...)
+	code, _, stderr = programtest.Call(t, newRoot(), w.asking(stranger, "plan")...)
 	if code != cli.ExitFailed || !strings.Contains(stderr, `nonResourceURLs: ["/plan"]`) {
-		t.Errorf("somebody without rights: exit code %d: %s", code, stderr)
+		t.Errorf("a user without rights: exit code %d: %s", code, stderr)
 	}
 }
 
@@ -189,12 +189,12 @@ func (w *fixture) status(t *testing.T) {
 		t.Errorf("exit code %d, %v: %s\n%s", code, err, stderr, stdout)
 	}
 	w.page(t)
-	nobody, err := w.cluster.UserKubeconfig("nobody")
+	stranger, err := w.cluster.UserKubeconfig("stranger")
 	must.NoError(t, err)
-	code, stdout, _ = programtest.Call(t, newRoot(), "status", "--kubeconfig="+nobody)
+	code, stdout, _ = programtest.Call(t, newRoot(), "status", "--kubeconfig="+stranger)
 	if code != cli.ExitUnseen || !strings.Contains(stdout, "Not known: the nodes, which you may not read: ") ||
 		!strings.Contains(stdout, "Leader: not known") || !strings.Contains(stdout, "Nodes: not known") {
-		t.Errorf("somebody without rights: exit code %d\n%s", code, stdout)
+		t.Errorf("a user without rights: exit code %d\n%s", code, stdout)
 	}
 }
 

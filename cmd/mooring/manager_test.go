@@ -48,14 +48,14 @@ func TestPlanIsRefused(t *testing.T) {
 	}))
 	defer manager.Close()
 	another := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
-		t.Errorf("somebody else was sent %v", request.Header)
+		t.Errorf("another server was sent %v", request.Header)
 	}))
 	defer another.Close()
 	deaf, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := "https://" + deaf.Addr().String()
+	closed := "https://" + deaf.Addr().String()
 	_ = deaf.Close()
 	authority := write(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: manager.Certificate().Raw})))
 	for name, test := range map[string]struct {
@@ -64,7 +64,7 @@ func TestPlanIsRefused(t *testing.T) {
 		elsewhere, body   string
 		want              []string
 	}{
-		"nobody listens":    {server: nobody, want: []string{"nothing listens at " + nobody, "port-forward"}},
+		"no listener":       {server: closed, want: []string{"nothing listens at " + closed, "port-forward"}},
 		"another authority": {server: manager.URL, want: []string{"is not trusted", "--certificate-authority"}},
 		"no TLS":            {server: strings.Replace(another.URL, "http:", "https:", 1), want: []string{"does not speak TLS"}},
 		"unknown":           {server: manager.URL, authority: authority, status: 401, want: []string{"does not know who asks (401)"}},
@@ -149,7 +149,7 @@ func TestReportCommandLinesThatAreWrong(t *testing.T) {
 				"--certificate-authority: stat /nowhere/ca", "only one of them",
 			},
 		},
-		"plan of nobody":      {[]string{"plan", "--server="}, []string{"--server: required"}},
+		"plan of no server":   {[]string{"plan", "--server="}, []string{"--server: required"}},
 		"plan, with password": {[]string{"plan", "--server=https://a:hunter2@b"}, []string{"--server: must be https://HOST:PORT"}},
 		"status": {
 			[]string{"status", "--lease=x", "--insecure-skip-tls-verify", "-o", "xml"},

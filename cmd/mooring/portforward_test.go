@@ -103,9 +103,9 @@ func (w *fixture) portForward(t *testing.T) {
 	if !strings.HasPrefix(paths, "/portForward/kube-system/mooring-x") {
 		t.Errorf("the kubelet was asked for %q", paths)
 	}
-	nobody, err := w.cluster.UserKubeconfig("nobody")
+	stranger, err := w.cluster.UserKubeconfig("stranger")
 	must.NoError(t, err)
-	if code, _, stderr := programtest.Call(t, newRoot(), "status", "--port-forward", "--kubeconfig="+nobody); code != cli.ExitFailed ||
+	if code, _, stderr := programtest.Call(t, newRoot(), "status", "--port-forward", "--kubeconfig="+stranger); code != cli.ExitFailed ||
 		!strings.Contains(stderr, "--port-forward: looking for the leader: ") {
 		t.Errorf("without rights: exit code %d: %s", code, stderr)
 	}

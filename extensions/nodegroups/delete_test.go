@@ -112,7 +112,7 @@ func TestForgedIntents(t *testing.T) {
 		min  int
 		err  string
 	}{
-		"nobody asked for it": {marked(t, "worker-7", func(n *corev1.Node) {
+		"not requested": {marked(t, "worker-7", func(n *corev1.Node) {
 			n.Spec.ProviderID = "x://a"
 			n.Annotations[deletion.Annotation] = `{"group":"g","providerID":"x://a","at":"2026-01-01T00:00:00Z"}`
 		}), 0, "is not sealed by this manager"},
@@ -146,16 +146,16 @@ func TestLastLook(t *testing.T) {
 		deleted  bool
 		err      string
 	}{
-		"as it was":              {instance: provider.NodeGroupInstance{ProviderID: "x://a", NodeName: "a"}, deleted: true},
-		"the taint is gone":      {live: func(n *corev1.Node) { n.Spec.Taints = nil }, instance: provider.NodeGroupInstance{ProviderID: "x://a"}, err: errChanged.Error()},
-		"the intent is gone":     {live: func(n *corev1.Node) { n.Annotations = nil }, instance: provider.NodeGroupInstance{ProviderID: "x://a"}, err: errChanged.Error()},
-		"another node":           {live: func(n *corev1.Node) { n.UID = "another" }, instance: provider.NodeGroupInstance{ProviderID: "x://a"}, err: errChanged.Error()},
-		"a foreign node":         {foreign: true, instance: provider.NodeGroupInstance{ProviderID: "x://a"}, err: errForeign.Error()},
-		"another node's":         {instance: provider.NodeGroupInstance{ProviderID: "x://a", NodeName: "b"}, err: `belongs to the node "b"`},
-		"one of two":             {instance: provider.NodeGroupInstance{ProviderID: "x://a"}, others: []*corev1.Node{marked(t, "b", func(n *corev1.Node) { n.Spec.ProviderID = "x://a" })}, err: "other nodes have its provider ID: b"},
-		"gone":                   {instance: provider.NodeGroupInstance{ProviderID: "x://b"}},
-		"deleted by the cloud":   {instance: provider.NodeGroupInstance{ProviderID: "x://a", State: provider.NodeGroupInstanceDeleting}},
-		"somebody's provider ID": {live: func(n *corev1.Node) { n.Spec.ProviderID = "x://b" }, instance: provider.NodeGroupInstance{ProviderID: "x://a"}, err: "about the instance"},
+		"as it was":            {instance: provider.NodeGroupInstance{ProviderID: "x://a", NodeName: "a"}, deleted: true},
+		"the taint is gone":    {live: func(n *corev1.Node) { n.Spec.Taints = nil }, instance: provider.NodeGroupInstance{ProviderID: "x://a"}, err: errChanged.Error()},
+		"the intent is gone":   {live: func(n *corev1.Node) { n.Annotations = nil }, instance: provider.NodeGroupInstance{ProviderID: "x://a"}, err: errChanged.Error()},
+		"another node":         {live: func(n *corev1.Node) { n.UID = "another" }, instance: provider.NodeGroupInstance{ProviderID: "x://a"}, err: errChanged.Error()},
+		"a foreign node":       {foreign: true, instance: provider.NodeGroupInstance{ProviderID: "x://a"}, err: errForeign.Error()},
+		"another node's":       {instance: provider.NodeGroupInstance{ProviderID: "x://a", NodeName: "b"}, err: `belongs to the node "b"`},
+		"one of two":           {instance: provider.NodeGroupInstance{ProviderID: "x://a"}, others: []*corev1.Node{marked(t, "b", func(n *corev1.Node) { n.Spec.ProviderID = "x://a" })}, err: "other nodes have its provider ID: b"},
+		"gone":                 {instance: provider.NodeGroupInstance{ProviderID: "x://b"}},
+		"deleted by the cloud": {instance: provider.NodeGroupInstance{ProviderID: "x://a", State: provider.NodeGroupInstanceDeleting}},
+		"another provider ID":  {live: func(n *corev1.Node) { n.Spec.ProviderID = "x://b" }, instance: provider.NodeGroupInstance{ProviderID: "x://a"}, err: "about the instance"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen, now := marked(t, "a"), marked(t, "a")

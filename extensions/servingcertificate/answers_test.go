@@ -110,7 +110,7 @@ func TestPauses(t *testing.T) {
 		}
 		s.approved("n", "1", time.Now())
 		if left := s.undecided("n", slices.Clone(waiting)); len(left) != 1 || left[0].UID != "2" || len(s.undecided("m", waiting)) != 2 {
-			t.Errorf("%d requests are undecided, want those that were not approved", len(left))
+			t.Errorf("%d requests are undecided, want the unapproved ones", len(left))
 		}
 		s.forget("n", nil)
 		if len(s.of) != 1 || s.again("n", time.Now()) {

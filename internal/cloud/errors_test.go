@@ -26,7 +26,7 @@ func TestClassify(t *testing.T) {
 		"ELB":                            {err: errors.New("ThrottlingException: Rate exceeded"), throttled: true},
 		"Hetzner":                        {err: errors.New("limit of 3600 requests per hour reached (rate_limit_exceeded)"), throttled: true},
 		"Google":                         {err: errors.New("googleapi: Error 403: Rate Limit Exceeded, rateLimitExceeded"), throttled: true},
-		"in words of somebody's own":     {err: errors.New("you have exceeded the API rate limit")},
+		"in an unknown wording":          {err: errors.New("you have exceeded the API rate limit")},
 		"the request was throttled":      {err: errors.New("the request has been throttled")},
 		"a ThrottledError as a text":     {err: errors.New("throttled by the cloud, retry after 7s: x")},
 		"a status alone":                 {err: errors.New("429"), throttled: true},

@@ -175,7 +175,7 @@ func TestTheLowestPriorityIsNotStarved(t *testing.T) {
 	})
 }
 
-func TestWhoeverGivesUpLeavesAtOnce(t *testing.T) {
+func TestACallerThatGivesUpLeavesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSingle(t)
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -270,8 +270,8 @@ func TestALongRetryAfterNeedsSeveralObjects(t *testing.T) {
 	}
 }
 
-// TestAProbeThatHangsHoldsNobodyForLong: a write may take minutes.
-func TestAProbeThatHangsHoldsNobodyForLong(t *testing.T) {
+// TestAProbeThatHangsDelaysOthersBriefly: a write may take minutes.
+func TestAProbeThatHangsDelaysOthersBriefly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newTestQueue(64, 0, 0)
 		q.leave(enter(t, q, onInstance("a")), refusedFor(time.Second))
@@ -339,8 +339,8 @@ func TestEachGroupHasItsShare(t *testing.T) {
 	})
 }
 
-// TestWhoeverWaitsIsTold for what, once, after a minute.
-func TestWhoeverWaitsIsTold(t *testing.T) {
+// TestAWaitingCallIsReported once, after a minute, with what it waits for.
+func TestAWaitingCallIsReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		before func(t *testing.T) *queue
 		want   string

@@ -62,7 +62,7 @@ func TestErrorsRepeatNoCredential(t *testing.T) {
 					t.Errorf("throttled: %t, want %t", throttled, want)
 				}
 				if name == "not found" && !errors.Is(err, cloudprovider.InstanceNotFound) {
-					t.Errorf("it is not upstream's any more: %v", err)
+					t.Errorf("it is no longer upstream's: %v", err)
 				}
 				for _, span := range spans.Ended() {
 					if text := span.Status().Description; strings.Contains(text, password[:5]) || len(text) > MaxErrorText {

@@ -53,7 +53,7 @@ func TestAWatchLivesLongAndHoldsNoPlace(t *testing.T) {
 		}
 		stop()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("error %v, want that of the context", err)
+			t.Errorf("error %v, want the context's", err)
 		}
 	})
 }

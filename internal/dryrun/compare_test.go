@@ -125,7 +125,7 @@ func TestAComparisonThatFails(t *testing.T) {
 	balancer, _ := Cloud(cloud, recorder).LoadBalancer()
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-1"}}
 	if _, err := balancer.EnsureLoadBalancer(Refreshing(t.Context()), "c", service, nil); !errors.Is(err, cloud.failed) {
-		t.Errorf("error %v, want that of the list", err)
+		t.Errorf("error %v, want the list's", err)
 	}
 	if compared := recorder.Compared(); compared != nil {
 		t.Errorf("compared %+v", compared)

@@ -48,7 +48,7 @@ func TestIntentsEnd(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if intents := recorder.Intents(t.Context()); len(intents) != 0 {
-			t.Errorf("nobody has repeated %+v", intents)
+			t.Errorf("%+v was not repeated", intents)
 		}
 	})
 }

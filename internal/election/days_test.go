@@ -253,7 +253,7 @@ func TestTwoLeadersNeverBothWriteForDays(t *testing.T) {
 		// renewal is served all the same, but not taken by its sender. All others count the lease from there.
 		limit := newLock(nil, nil, timing).limit()
 		if most := limit + timing.LeaseDuration + tick; written.longest > most {
-			t.Errorf("nobody wrote for %s, want at most %s", written.longest, most)
+			t.Errorf("no replica wrote for %s, want at most %s", written.longest, most)
 		}
 		t.Logf("%d leaders, the longest time without one %s", len(written.order), written.longest)
 	})

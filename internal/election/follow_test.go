@@ -103,7 +103,7 @@ func TestLeaseIsFreeWhenItsHolderHasTerminated(t *testing.T) {
 		"terminated":                       {"them", theirPod, longAgo, crashed(), nil, reported + terminationGrace},
 		"running":                          {"them", theirPod, longAgo, running(), nil, expiredAfter},
 		"renewed after its end":            {"them", theirPod, ended.Add(5 * time.Second), crashed(), nil, expiredAfter},
-		"the annotation is of another":     {"somebody", theirPod, longAgo, crashed(), nil, expiredAfter},
+		"the annotation is of another":     {"another", theirPod, longAgo, crashed(), nil, expiredAfter},
 		"no annotation":                    {"them", "", longAgo, crashed(), nil, expiredAfter},
 		"Pods are not looked at":           {"them", theirPod, longAgo, crashed(), func(t *tenure) { t.pods = nil }, expiredAfter},
 		"the Pod may not be watched":       {"them", theirPod, longAgo, crashed(), func(t *tenure) { t.refuse("pods") }, expiredAfter},

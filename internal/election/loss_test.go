@@ -112,7 +112,7 @@ func TestLeaseIsLostBeforeItExpires(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if tenure.losses.Load() != 1 {
-			t.Error("nobody hears of it who does not ask")
+			t.Error("the loss is not announced")
 		}
 		tenure.requireLost(t, "overdue", true, 1)
 	})
@@ -178,7 +178,7 @@ func TestAnotherHolderIsSeenAtOnce(t *testing.T) {
 		if _, _, err := tenure.Get(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		tenure.requireLost(t, "held by nobody", false, 0)
+		tenure.requireLost(t, "without a holder", false, 0)
 		tenure.give("them")
 		if record, _, err := tenure.Get(t.Context()); err != nil || record.HolderIdentity != "them" {
 			t.Errorf("read %v, %v", record, err)
@@ -208,7 +208,7 @@ func TestRenouncedLeaseIsLost(t *testing.T) {
 		time.Sleep(time.Hour)
 		tenure.requireLost(t, "renounced", true, 0)
 		if err := tenure.Check(nil); err != nil {
-			t.Errorf("the check of a replica that does not lead any more: %v", err)
+			t.Errorf("the check of a replica that no longer leads: %v", err)
 		}
 	})
 }

@@ -148,8 +148,8 @@ func TestWhoseTheAnnotationIs(t *testing.T) {
 		want                          holderPod
 	}{
 		"the holder's":            {theirs, "them", "kube-system", them},
-		"an earlier holder's":     {theirs, "somebody", "kube-system", holderPod{}},
-		"nobody's":                {strings.Replace(theirs, "them", "", 1), "", "kube-system", holderPod{}},
+		"an earlier holder's":     {theirs, "another", "kube-system", holderPod{}},
+		"without a holder":        {strings.Replace(theirs, "them", "", 1), "", "kube-system", holderPod{}},
 		"in another namespace":    {theirs, "them", "default", holderPod{}},
 		"without a UID":           {strings.Replace(theirs, "0a1b", "", 1), "them", "kube-system", holderPod{}},
 		"without a name":          {strings.Replace(theirs, "ccm-0", "", 1), "them", "kube-system", holderPod{}},

@@ -82,7 +82,7 @@ func TestANewNodeNeverWaitsBehindARefresh(t *testing.T) {
 					synctest.Wait()
 					name, began, before := fmt.Sprintf("new-%d", i), time.Now(), admitted.count()
 					if before >= refreshed {
-						t.Errorf("the refresh is over after %d new nodes, so that this shows nothing", i)
+						t.Errorf("the refresh is over after %d new nodes: this shows nothing", i)
 					}
 					if _, err := inventory.Lookup(cloud.WithPriority(t.Context(), cloud.PriorityNewNode), node(name), 0); err != nil {
 						t.Fatal(err)

@@ -177,9 +177,9 @@ func TestAListingBeginsWhenABurstIsOver(t *testing.T) {
 		others int // one every 50 ms
 		want   time.Duration
 	}{
-		"nobody else comes": {0, quiet + took},
-		"four more come":    {4, 4*50*time.Millisecond + quiet + took},
-		"they keep coming":  {100, 3*took + took},
+		"no other call comes": {0, quiet + took},
+		"four more come":      {4, 4*50*time.Millisecond + quiet + took},
+		"they keep coming":    {100, 3*took + took},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -303,7 +303,7 @@ func TestAnOutageCostsOneListingASecond(t *testing.T) {
 }
 
 // What a cloud asks for by its Retry-After, its client holds to, and so does each caller that asks for a list.
-func TestNobodyAsksACloudThatAskedToWait(t *testing.T) {
+func TestNoCallReachesACloudThatAskedToWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plugin := newListingCloud("a", "b")
 		plugin.failWith(func() error {

@@ -256,7 +256,7 @@ func TestThePluginGetsANodeOfItsOwn(t *testing.T) {
 	})
 }
 
-func TestAnswersNobodyAsksForAreForgotten(t *testing.T) {
+func TestUnreadAnswersAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cloud := newV2Cloud(everything)
 		inv := instances.New(instances.Options{Cloud: cloud})

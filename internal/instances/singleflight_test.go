@@ -19,7 +19,7 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-func TestACallerThatGivesUpTakesNobodyWithIt(t *testing.T) {
+func TestACallerThatGivesUpEndsNoOtherCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cloud := newListingCloud("a")
 		inv := instances.New(instances.Options{Cloud: cloud})
@@ -41,7 +41,7 @@ func TestACallerThatGivesUpTakesNobodyWithIt(t *testing.T) {
 	})
 }
 
-func TestAListingThatNobodyWaitsForIsNotMade(t *testing.T) {
+func TestAListingWithoutWaitersIsNotMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cloud := newListingCloud("a")
 		inv := instances.New(instances.Options{Cloud: cloud})
@@ -107,7 +107,7 @@ func TestPagesMayBeReusedByTheProvider(t *testing.T) {
 	})
 }
 
-func TestAListingThatNobodyWaitsForIsStopped(t *testing.T) {
+func TestAListingWithoutWaitersIsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cloud := newListingCloud("a")
 		inv := instances.New(instances.Options{Cloud: cloud})

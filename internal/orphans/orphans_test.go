@@ -20,7 +20,7 @@ func TestBalancers(t *testing.T) {
 		{Name: "in-use", ServiceUID: "web", ClusterUID: "me"},
 		{Name: "in-use-before-clusters-had-uids", ServiceUID: "web-2"},
 		{Name: "whose", ServiceUID: "gone"},
-		{Name: "other", ServiceUID: "gone", ClusterUID: "somebody"},
+		{Name: "other", ServiceUID: "gone", ClusterUID: "another"},
 		{Name: "of-no-service", ClusterUID: "me"},
 	}
 	live := map[types.UID]bool{"web": true, "web-2": true}

@@ -56,7 +56,7 @@ func requireHidden(t *testing.T, s *Set, text string) {
 
 // TestForms finds a value however a text holds it.
 func TestForms(t *testing.T) {
-	s := New([]string{"HOME=/home/somebody", "HCLOUD_TOKEN=" + password, "broken"})
+	s := New([]string{"HOME=/home/user", "HCLOUD_TOKEN=" + password, "broken"})
 	inJSON, err := json.Marshal(password)
 	must.NoError(t, err)
 	for name, form := range map[string]string{
@@ -74,7 +74,7 @@ func TestForms(t *testing.T) {
 			}
 		}
 	}
-	if got := s.Hide("/home/somebody"); got != "/home/somebody" {
+	if got := s.Hide("/home/user"); got != "/home/user" {
 		t.Errorf("what is no credential becomes %q", got)
 	}
 }

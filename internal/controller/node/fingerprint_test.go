@@ -38,7 +38,7 @@ func TestAFingerprintChangesWithAllThatDecides(t *testing.T) {
 			n.ResourceVersion = "2"
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, LastHeartbeatTime: metav1.NewTime(time.Unix(9, 0))}}
 		},
-		"an annotation of somebody else's": withAnnotation("x", "1"),
+		"a foreign annotation": withAnnotation("x", "1"),
 	} {
 		if node, said := described(change); fingerprintOf(node, said) != original {
 			t.Errorf("%s changes the fingerprint", name)

@@ -62,7 +62,7 @@ func TestEachNeedIsOneLookup(t *testing.T) {
 		"it is ignored no more":         {node: []edit{withAnnotation(ownership.AnnotationIgnore, "true")}, change: []edit{withAnnotation(ownership.AnnotationIgnore, "false")}, want: 1},
 		"all at once":                   {change: []edit{readyNow(corev1.ConditionTrue), withNodeIP("10.0.0.9"), withAddresses(internalIP("10.0.0.9"))}, want: 1},
 		"a heartbeat":                   {change: []edit{heartbeat}},
-		"a label of somebody else":      {change: []edit{withLabels("app", "x")}},
+		"a foreign label":               {change: []edit{withLabels("app", "x")}},
 		"an annotation of others":       {change: []edit{withAnnotation("app", "x")}},
 		"a taint":                       {change: []edit{withTaints(otherTaint)}},
 		"it is cordoned":                {change: []edit{func(n *corev1.Node) { n.Spec.Unschedulable = true }}},
@@ -146,9 +146,9 @@ func TestANodeThatFlapsIsBounded(t *testing.T) {
 	})
 }
 
-// TestNodesWhoseLookupsFailHoldUpNobody: lookups that fail or hang are repeated at pauses that grow to the interval, never twice at a time. They hold
+// TestNodesWhoseLookupsFailDelayNoOthers: lookups that fail or hang are repeated at pauses that grow to the interval, never twice at a time. They hold
 // up no other node.
-func TestNodesWhoseLookupsFailHoldUpNobody(t *testing.T) {
+func TestNodesWhoseLookupsFailDelayNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		for i := range 12 {

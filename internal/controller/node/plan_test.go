@@ -182,7 +182,7 @@ func TestAWriteNeverUndoesWhatCameBetween(t *testing.T) {
 		{"the taint went", func(n *corev1.Node) { n.Spec.Taints = n.Spec.Taints[:1] }, false},
 		{"a provider ID was set", withID("sim://2"), false},
 		{"a label of ours was set", withLabels("rack", "9"), false},
-		{"a label of nobody's was set", withLabels("other", "9"), true},
+		{"a foreign label was set", withLabels("other", "9"), true},
 		{"all labels went", func(n *corev1.Node) { n.Labels = nil }, false},
 		{"annotations came to be", withAnnotation("other", "9"), true},
 		{"the addresses were set", withAddresses(internalIP("10.0.0.8")), false},

@@ -114,10 +114,10 @@ func TestTracesThatComeToNothing(t *testing.T) {
 	other := newNode(bornThen, withTaints(cloudTaint))
 	other.UID = "uid-1"
 	for name, end := range map[string]func(*traces, *corev1.Node){
-		"the node is deleted":          func(traces *traces, node *corev1.Node) { traces.forget(node.Name, "deleted") },
-		"the node is made anew":        func(traces *traces, _ *corev1.Node) { traces.observe(other, decideOurs, created) },
-		"somebody else initializes it": func(traces *traces, node *corev1.Node) { traces.overtaken(node) },
-		"the process ends":             func(traces *traces, _ *corev1.Node) { traces.stop() },
+		"the node is deleted":            func(traces *traces, node *corev1.Node) { traces.forget(node.Name, "deleted") },
+		"the node is made anew":          func(traces *traces, _ *corev1.Node) { traces.observe(other, decideOurs, created) },
+		"another manager initializes it": func(traces *traces, node *corev1.Node) { traces.overtaken(node) },
+		"the process ends":               func(traces *traces, _ *corev1.Node) { traces.stop() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			traces, spans := recorded()

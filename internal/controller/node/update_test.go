@@ -107,7 +107,7 @@ func TestANodeThatIsKnownWholeIsUpdated(t *testing.T) {
 	}{
 		"whole":          {nil, ownership.Uninitialized, []string{"update status", "update"}, false},
 		"not whole":      {nil, func(*corev1.Node) bool { return false }, []string{"patch status", "patch"}, false},
-		"nobody knows":   {nil, nil, []string{"patch status", "patch"}, false},
+		"not known":      {nil, nil, []string{"patch status", "patch"}, false},
 		"changed before": {map[string]error{"update status": conflict}, ownership.Uninitialized, []string{"update status", "patch status", "patch"}, false},
 		"changed between": {
 			map[string]error{"update": conflict}, ownership.Uninitialized, []string{"update status", "update", "patch"}, false,
@@ -154,7 +154,7 @@ func TestAProhibitionOfUpdatesIsRemembered(t *testing.T) {
 			apierrors.NewForbidden(nodes, "node0", errors.New(`admission webhook "nodes.example.com" denied the request: no`)),
 			[]string{"update status", "update"},
 		},
-		"by nobody: who we are is not known now": {apierrors.NewUnauthorized("the token has expired"), []string{"update status", "update"}},
+		"rejected: who we are is not known now": {apierrors.NewUnauthorized("the token has expired"), []string{"update status", "update"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if wrote := writesAfter(t, test.answer); !slices.Equal(wrote, test.want) {

@@ -32,9 +32,9 @@ func TestHeartbeatsDoNotMatter(t *testing.T) {
 		{name: "the node IP", change: withNodeIP("10.0.0.1"), initialized: true, waitingToBe: true},
 		{name: "an opt-out", change: withAnnotation(ownership.AnnotationIgnore, "true"), initialized: true, waitingToBe: true},
 		{name: "the proof that it is ours", change: withAnnotation(ownership.AnnotationProven, "{}"), initialized: true, waitingToBe: true},
-		{name: "an annotation of somebody else's", change: withAnnotation("x", "1"), waitingToBe: true},
+		{name: "a foreign annotation", change: withAnnotation("x", "1"), waitingToBe: true},
 		{
-			name:   "a taint of somebody else's",
+			name:   "a foreign taint",
 			change: func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, otherTaint) }, waitingToBe: true,
 		},
 		{

@@ -88,7 +88,7 @@ func TestAZoneStaysUnlessAManagerOfTheCloudWroteIt(t *testing.T) {
 		"no record":                        {nil, "by-hand"},
 		"a record that cannot be read":     {[]metav1.ManagedFieldsEntry{managed(fieldManager, `{"f:metadata":[]}`)}, "by-hand"},
 		"a record without fields":          {[]metav1.ManagedFieldsEntry{{Manager: fieldManager}}, "by-hand"},
-		"a manager that nobody has named":  {[]metav1.ManagedFieldsEntry{managed("vendor-cloud-controller-manager", setsZone)}, "by-hand"},
+		"an unnamed manager":               {[]metav1.ManagedFieldsEntry{managed("vendor-cloud-controller-manager", setsZone)}, "by-hand"},
 		"this manager, for another object": {[]metav1.ManagedFieldsEntry{managed(fieldManager, `{"f:metadata":{"f:labels":{"f:zone":{}}}}`)}, "by-hand"},
 	} {
 		t.Run(name, func(t *testing.T) {

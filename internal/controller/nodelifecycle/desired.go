@@ -371,8 +371,8 @@ func doubtOf(nodes []facts, said answers, settings Settings, now time.Time) Hold
 	}
 }
 
-// nobodyHeard reports whether no kubelet reports that could confirm it: all nodes are silent, or are being removed. See ADR 27.
-func nobodyHeard(nodes []facts, now time.Time) bool {
+// noKubeletReports reports whether no kubelet reports that could confirm it: all nodes are silent, or are being removed. See ADR 27.
+func noKubeletReports(nodes []facts, now time.Time) bool {
 	return !slices.ContainsFunc(nodes, func(node facts) bool {
 		return node.owner != foreign && node.alive(now) && !node.announced
 	})

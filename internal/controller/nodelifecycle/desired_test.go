@@ -32,7 +32,7 @@ func TestDue(t *testing.T) {
 		{"waits for initialization, its kubelet reports", node("a", corev1.ConditionFalse, uninitialized, reportedAgo(time.Minute)), awaited, false},
 		{"waits for initialization, its kubelet is silent", node("a", corev1.ConditionFalse, uninitialized, reportedAgo(longSilence)), awaited, true},
 		{"waits for initialization, its silence was noticed", node("a", corev1.ConditionUnknown, uninitialized, reportedAgo(time.Minute)), awaited, true},
-		{"has a provider ID, so that it need not wait for initialization", node("a", corev1.ConditionFalse, reportedAgo(time.Second)), ours, true},
+		{"has a provider ID, so it need not wait for initialization", node("a", corev1.ConditionFalse, reportedAgo(time.Second)), ours, true},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

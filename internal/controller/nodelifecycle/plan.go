@@ -143,7 +143,7 @@ func decide(nodes []facts, said answers, before guard, settings Settings, now ti
 	next.affirm(nodes, said, doubt == "")
 	planned := plan{held: map[HoldReason]int{}, due: map[types.UID]time.Time{}, spent: total(next.spent)}
 	planned.limit = settings.Limit.of(population(nodes) + planned.spent - next.carryAttempts(nodes, before))
-	seen := evidence{doubt: doubt, affirmed: next.affirmed, alone: nobodyHeard(nodes, now), askable: len(witnesses(nodes)) > 0}
+	seen := evidence{doubt: doubt, affirmed: next.affirmed, alone: noKubeletReports(nodes, now), askable: len(witnesses(nodes)) > 0}
 
 	var limited []facts
 	for _, node := range nodes {

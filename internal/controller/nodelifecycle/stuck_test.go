@@ -60,7 +60,7 @@ func TestADeletionThatFailsForEverLeavesTheLimitToOthers(t *testing.T) {
 					}
 					s.cluster.breaks(nil)
 					if s.takes(test.dead[0]) == 2*time.Minute {
-						t.Errorf("%s is there although nothing is wrong any more", test.dead[0])
+						t.Errorf("%s still exists although nothing is wrong now", test.dead[0])
 					}
 				})
 			})

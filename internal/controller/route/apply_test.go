@@ -238,7 +238,7 @@ func TestApplyDoesNotWaitForACallThatHangs(t *testing.T) {
 		begun := time.Now()
 		outcomes := a.run(t, nodes, nil, abilities{})
 		if len(outcomes) != 1 || outcomes[0].action.want.node != "b" || time.Since(begun) != time.Second+DefaultPatience {
-			t.Errorf("%d outcomes in %s, want that of the other node, after some patience", len(outcomes), time.Since(begun))
+			t.Errorf("%d outcomes in %s, want only the other node's, after the default patience", len(outcomes), time.Since(begun))
 		}
 		routes := []*cloudprovider.Route{route("b", "10.120.1.0/24", "b")}
 		if again := a.run(t, append(nodes, node("c", "10.120.2.0/24")), routes, abilities{}); len(again) != 1 || len(a.plugin.seen()) != 2 {

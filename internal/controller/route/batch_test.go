@@ -174,7 +174,7 @@ func TestRefusalsLeaveBatchesWhole(t *testing.T) {
 		nodes := nodesWithRoutesToMake(10)
 		for range 3 {
 			if outcomes := a.run(t, nodes, nil, abilities{}); len(failed(outcomes)) != 10 {
-				t.Errorf("%d failures, want that of each", len(failed(outcomes)))
+				t.Errorf("%d failures, want one a node", len(failed(outcomes)))
 			}
 			time.Sleep(time.Minute)
 		}
@@ -207,7 +207,7 @@ func TestApplyDoesNotWaitForABatchThatHangs(t *testing.T) {
 		}
 		routes := []*cloudprovider.Route{route("r2", "10.120.2.0/24", "n02"), route("r3", "10.120.3.0/24", "n03")}
 		if again := a.run(t, append(nodes, node("z", "10.120.9.0/24")), routes, abilities{}); len(again) != 1 {
-			t.Errorf("%d outcomes of a second pass, want that of the new node", len(again))
+			t.Errorf("%d outcomes of a second pass, want only the new node's", len(again))
 		}
 		close(a.plugin.released)
 		<-a.pokes
@@ -290,7 +290,7 @@ func TestAChangeThatHangsIsSoonAlone(t *testing.T) {
 					nodes = append(nodes, node(fmt.Sprintf("new-%d", day), fmt.Sprintf("10.120.%d.0/24", 100+day)))
 					pass()
 					if got := len(plugin.listed()); got != 64+day {
-						t.Errorf("after %d days there are %d routes, want %d: that of a new node has not been made", day+1, got, 64+day)
+						t.Errorf("after %d days there are %d routes, want %d: a new node has none", day+1, got, 64+day)
 					}
 				}
 				a.running.Wait()

@@ -76,7 +76,7 @@ func TestNodesAreConfirmedToBeGone(t *testing.T) {
 			done: []string{"remove 1", "remove 2", "remove 3", "remove 4", "remove 5", "remove 6", "remove 7", "remove 8"},
 		},
 		{name: "all, but it is not so", server: &apiServer{nodes: []string{"new"}}, asked: []string{"*"}, fails: true},
-		{name: "all, but nobody knows", server: &apiServer{fails: "*"}, asked: []string{"*"}, fails: true},
+		{name: "all, but the API server fails", server: &apiServer{fails: "*"}, asked: []string{"*"}, fails: true},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestNodesAreConfirmedToBeGone(t *testing.T) {
 	}
 }
 
-func TestNobodyIsAskedWithoutNeed(t *testing.T) {
+func TestTheAPIServerIsNotAskedWithoutNeed(t *testing.T) {
 	server := &apiServer{}
 	wanted := desire([]member{node("a", "10.120.0.0/24")}, clusterCIDRs)
 	planned := makePlan(wanted, []*cloudprovider.Route{route("1", "10.120.1.0/24", "a")}, abilities{})

@@ -24,7 +24,7 @@ func TestWhoseNodesAre(t *testing.T) {
 		"no pod CIDR":                            {"i-3", func(n *corev1.Node) { n.Spec.PodCIDRs = nil }, ours},
 		"it waits for its initialization":        {"", taintUninitialized, undecided},
 		"the taint came back":                    {"sim://2", taintUninitialized, ours},
-		"it is annotated as somebody else's":     {"sim://9", ignore, others},
+		"it is annotated as foreign":             {"sim://9", ignore, others},
 		"the same, and waits for a provider ID":  {"", func(n *corev1.Node) { ignore(n); taintUninitialized(n) }, others},
 	} {
 		t.Run(name, func(t *testing.T) {

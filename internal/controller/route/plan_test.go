@@ -41,8 +41,8 @@ func TestPlanForPresumedNodes(t *testing.T) {
 		{name: "its route with other addresses", nodes: []member{waits}, routes: []*cloudprovider.Route{addressed("01", "10.120.0.0/24", "node-1", "other")}},
 		{name: "a route to a pod CIDR that it does not have", nodes: []member{node("node-1", "10.120.1.0/24").as(presumed)}, routes: []*cloudprovider.Route{route("01", "10.120.0.0/24", "node-1")},
 			want: []string{"create 10.120.1.0/24 by node-1"}},
-		{name: "somebody's route to a part of it", nodes: []member{waits}, routes: []*cloudprovider.Route{route("01", "10.120.0.0/25", "gone")}},
-		{name: "a black hole, which nobody needs", nodes: []member{waits}, routes: []*cloudprovider.Route{blackhole("01", "10.120.0.0/24", "gone")},
+		{name: "a foreign route to a part of it", nodes: []member{waits}, routes: []*cloudprovider.Route{route("01", "10.120.0.0/25", "gone")}},
+		{name: "an unneeded blackhole", nodes: []member{waits}, routes: []*cloudprovider.Route{blackhole("01", "10.120.0.0/24", "gone")},
 			want: []string{"remove 01", "create 10.120.0.0/24 by node-1"}},
 		{name: "a pod CIDR that a node of ours has", nodes: []member{waits, node("node-2", "10.120.0.0/24")},
 			want: []string{"create 10.120.0.0/24 by node-2"}},
@@ -71,7 +71,7 @@ func TestConditionOfPresumedNodes(t *testing.T) {
 		t.Errorf("conditions (-want +got):\n%s", diff)
 	}
 	if missing != 1 {
-		t.Errorf("%d routes are missing, want 1: that of the node of ours", missing)
+		t.Errorf("%d routes are missing, want 1, to our node", missing)
 	}
 }
 
@@ -239,7 +239,7 @@ func TestPlanReadsDestinations(t *testing.T) {
 			routes: []*cloudprovider.Route{addressed("01", "10.120.0.0/24", "node-1", "b", "a")},
 		},
 		{
-			name: "a route to a part of a pod CIDR that nobody has", nodes: []member{node1},
+			name: "a route to a part of a pod CIDR of no node", nodes: []member{node1},
 			routes: []*cloudprovider.Route{route("01", "10.120.0.0/25", "gone")},
 			want:   []string{"remove 01", "create 10.120.0.0/24 by node-1"},
 		},
@@ -287,7 +287,7 @@ func TestPlanWithNodesThatAreNotOurs(t *testing.T) {
 			routes: []*cloudprovider.Route{myRoute, route("f", "10.120.7.0/24", "i-123"), route("g", "10.120.7.128/25", "i-123")},
 		},
 		{
-			name: "a blackhole to their pods that names nobody goes", nodes: []member{mine, foreign()},
+			name: "a blackhole to their pods without a node is removed", nodes: []member{mine, foreign()},
 			routes: []*cloudprovider.Route{myRoute, blackhole("f", "10.120.7.0/24", "")}, want: []string{"remove f"},
 		},
 		{
@@ -307,7 +307,7 @@ func TestPlanWithNodesThatAreNotOurs(t *testing.T) {
 			routes: []*cloudprovider.Route{route("m", "10.120.7.0/24", "mine"), route("f", "10.120.7.0/24", "foreign")},
 		},
 		{
-			name:   "a pod CIDR that they have, too, is ours if nobody has a route that delivers",
+			name:   "a pod CIDR that they have, too, is ours if no route delivers",
 			nodes:  []member{node("mine", "10.120.7.0/24"), foreign()},
 			routes: []*cloudprovider.Route{blackhole("f", "10.120.7.0/24", "foreign")},
 			want:   []string{"create 10.120.7.0/24 by mine"},

@@ -188,7 +188,7 @@ func TestNothingIsMadeWhereARouteShouldBeGone(t *testing.T) {
 }
 
 // A stale route that cannot be deleted, and covers the pod CIDRs of nodes, holds up none of theirs: the more specific route wins.
-func TestARouteThatCoversOthersIsInNobodysWay(t *testing.T) {
+func TestARouteThatCoversOthersIsInNoNodesWay(t *testing.T) {
 	r := remember([]member{node("a", "10.120.0.0/24"), node("b", "10.120.1.0/24")}, blackhole("wide", "10.120.0.0/16", ""))
 	creations := []string{"create 10.120.0.0/24 by a", "create 10.120.1.0/24 by b"}
 	for range 10 {
@@ -214,7 +214,7 @@ func TestNothingIsDoneWhereSomethingIsUnderWay(t *testing.T) {
 	busy := r.underWay()
 	r.expect(t, []string{"recreate other by b"}, []string{"10.120.0.0/24"}, busy...)
 	if late := r.end(first, nil, r.now); late {
-		t.Error("an operation that nobody has abandoned is late")
+		t.Error("an operation that was not abandoned is late")
 	}
 	// It has ended since the routes were listed: the list may show the state before or after.
 	r.expect(t, []string{"recreate other by b"}, []string{"10.120.0.0/24"}, busy...)

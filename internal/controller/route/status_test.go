@@ -34,7 +34,7 @@ func TestConditionIsWrittenOnlyIfItChanges(t *testing.T) {
 		{"none, routes are missing", none, false, true},
 		{"ours, routes are there", node("a").with(corev1.ConditionFalse, "RouteCreated"), true, false},
 		{"a network plugin's, routes are there", node("a").with(corev1.ConditionFalse, "CalicoIsUp"), true, true},
-		{"somebody else's, routes are missing", node("a").with(corev1.ConditionTrue, "SomeOtherReason"), false, true},
+		{"a foreign one, routes are missing", node("a").with(corev1.ConditionTrue, "SomeOtherReason"), false, true},
 		{"ours, routes have gone", node("a").with(corev1.ConditionFalse, "RouteCreated"), false, true},
 		{"ours, routes are missing", node("a").with(corev1.ConditionTrue, "NoRouteCreated"), false, false},
 		{"ours, routes have come", node("a").with(corev1.ConditionTrue, "NoRouteCreated"), true, true},
@@ -65,7 +65,7 @@ func TestConditionIsNotWrittenTwiceWhileTheCacheLags(t *testing.T) {
 	}
 	m.node.ResourceVersion = "100"
 	if c.says(routedNode{m.node, true}) {
-		t.Error("the cache shows that somebody has undone it, but it would not be written")
+		t.Error("the cache shows that another client has undone it, but it would not be written")
 	}
 	c.forget([]routedNode{{m.node, true}})
 	if len(c.written) != 0 {

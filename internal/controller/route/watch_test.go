@@ -24,7 +24,7 @@ func TestWhatMatters(t *testing.T) {
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue}}
 		}, false},
 		{"a taint", func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "mine"}} }, false},
-		{"it is somebody else's now", func(n *corev1.Node) { n.Annotations = map[string]string{ownership.AnnotationIgnore: "true"} }, true},
+		{"it is foreign now", func(n *corev1.Node) { n.Annotations = map[string]string{ownership.AnnotationIgnore: "true"} }, true},
 		{"it is another node of the same name", func(n *corev1.Node) { n.UID = "other" }, true},
 	}
 	for _, test := range tests {

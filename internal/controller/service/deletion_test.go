@@ -97,11 +97,11 @@ func TestTheFinalizerStaysWhileNothingIsKnown(t *testing.T) {
 		found error
 		stays bool
 	}{
-		"another object is not there": {noSecret, true},
-		"no answer":                   {errors.New("connection refused"), true},
-		"there is none":               {nil, false},
-		"there is none, by an error":  {provider.NotFound(errors.New("404")), false},
-		"that is somebody else's":     {cloudprovider.ImplementedElsewhere, false},
+		"another object is not there":    {noSecret, true},
+		"no answer":                      {errors.New("connection refused"), true},
+		"there is none":                  {nil, false},
+		"there is none, by an error":     {provider.NotFound(errors.New("404")), false},
+		"another controller provides it": {cloudprovider.ImplementedElsewhere, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

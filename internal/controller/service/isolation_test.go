@@ -284,7 +284,7 @@ func TestOrphansHaveTheirTurn(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := orphans.remove(ctx, applier, serviceWith(named("left")), false); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("error %v, want that of the context", err)
+			t.Errorf("error %v, want the context's", err)
 		}
 		before := len(plugin.written("bad-0"))
 		time.Sleep(time.Hour)

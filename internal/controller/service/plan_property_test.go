@@ -117,7 +117,7 @@ func TestPlanHasAFixedPoint(t *testing.T) {
 				t.Fatalf("still planning %v", verbs(plan))
 			}
 			if foreign && wantsBalancer(service) {
-				t.Fatalf("%v is planned for a Service of somebody else", verbs(plan))
+				t.Fatalf("%v is planned for a Service of another controller", verbs(plan))
 			}
 			for _, act := range plan {
 				f.apply(t, act, targets, elsewhere)
@@ -137,7 +137,7 @@ func (f *fixture) check(t *rapid.T, classes Classes, elsewhere bool) {
 	switch {
 	case f.seen.service == nil:
 	case !slices.Contains(f.seen.service.Finalizers, "other/finalizer"):
-		t.Fatal("somebody else's finalizer is gone")
+		t.Fatal("the finalizer of another controller was removed")
 	case wants && !elsewhere && (!f.balancers[f.seen.service.UID] || len(f.seen.service.Status.LoadBalancer.Ingress) == 0):
 		t.Fatal("the Service has no load balancer, or does not show it")
 	case wants && conditionOf(f.seen.service) == nil:

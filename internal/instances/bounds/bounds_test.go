@@ -29,7 +29,7 @@ func TestTrim(t *testing.T) {
 		t.Errorf("an instance of %d bytes", size)
 	}
 	if len(trimmed.NodeAddresses) <= MaxAddresses || len(trimmed.Zone) <= MaxTextBytes || len(trimmed.AdditionalLabels) == 0 {
-		t.Error("what is beyond the bounds does not show any more")
+		t.Error("what is beyond the bounds is no longer visible")
 	}
 	if len(lying.NodeAddresses) != 10_000 || len(lying.NodeAddresses[0].Address) != len(huge) {
 		t.Error("the argument was changed")

@@ -54,7 +54,7 @@ func TestARecordIsOneNodes(t *testing.T) {
 		want  ownership.Owner
 	}{
 		"its own":                 {rules, node("i-1", recorded(record)), ownership.Ours},
-		"that of another node":    {ownership.Rules{ProviderName: "aws"}, node("i-2", recorded(record)), ownership.Ours},
+		"another node's":          {ownership.Rules{ProviderName: "aws"}, node("i-2", recorded(record)), ownership.Ours},
 		"on a node without an ID": {rules, node("", recorded(record)), ownership.Unproven},
 		"of another provider":     {ownership.Rules{ProviderName: "aws"}, node("i-1", recorded(record)), ownership.Foreign},
 		"no JSON":                 {rules, node("i-1", recorded("i-1")), ownership.Ours},

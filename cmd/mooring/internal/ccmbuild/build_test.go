@@ -59,7 +59,7 @@ func TestBuildFromModules(t *testing.T) {
 		t.Errorf("providers %v", got)
 	}
 	if got := s.build(s.options("example.com/far/a/b")).Providers; !slices.Equal(got, []string{"new"}) {
-		t.Errorf("without a version: providers %v, want that of the newest", got)
+		t.Errorf("without a version: providers %v, want the newest version's", got)
 	}
 	o := s.options("example.com/far/a/b")
 	older := Replacement{Module: "example.com/far", NewModule: "example.com/far", NewVersion: "v1.0.0"}

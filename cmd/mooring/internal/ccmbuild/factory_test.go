@@ -83,7 +83,7 @@ import "os"
 
 func init() {
 	if os.Getenv("MYCLOUD_TOKEN") != "" || os.Getenv("GOPROXY") != "" {
-		panic("the environment is that of the user")
+		panic("the generator sees the environment of the user")
 	}
 }
 `)

@@ -42,7 +42,7 @@ var breaks = map[string]struct {
 		},
 		"kube-controller-manager", check.Error, "--cluster-cidr=10.0.0.0/8, but the manager has --cluster-cidr=10.244.0.0/16", "set --cluster-cidr", nil,
 	},
-	"nobody allocates ranges of pods": {
+	"no controller allocates ranges of pods": {
 		func(o *check.Observation) {
 			o.ControllerManagers.Value[0] = kcm()
 			o.Nodes.Value[0].Spec.PodCIDR = ""
@@ -208,7 +208,7 @@ var breaks = map[string]struct {
 		},
 		"announcement", check.Warning, "not announced: NoEndpoints: Why", "events-and-conditions-services.md", []string{"shop/web"},
 	},
-	"a Service that nobody sees": {
+	"a Service that no controller serves": {
 		func(o *check.Observation) { o.Services.Value = append(o.Services.Value, balanced("old", time.Hour)) },
 		"load-balancers", check.Warning, "no manager has said anything", "loadBalancerClass", []string{"shop/old"},
 	},

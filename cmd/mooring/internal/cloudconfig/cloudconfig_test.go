@@ -103,7 +103,7 @@ func TestExamine(t *testing.T) {
 			"kind: MetalCloudConfig\n", false, "FILE: MetalCloudConfig of the provider metal\n" +
 				"ERROR    apiVersion: Unsupported value: \"\": supported values: \"metal.mooring.dev/v1alpha1\"\ninvalid: 1 error, 0 warnings\n",
 		},
-		"nobody's": {
+		"of no provider": {
 			"apiVersion: v1\nkind: ConfigMap\n", false,
 			"FILE\nERROR    kind: ConfigMap of v1 is of no provider of this tool; known here: " + known + "\ninvalid: 1 error, 0 warnings\n",
 		},

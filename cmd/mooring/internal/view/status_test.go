@@ -78,7 +78,7 @@ func TestNodes(t *testing.T) {
 			node("n", tainted(shutdown, time.Minute), conditioned("CloudInstanceGone", corev1.ConditionTrue, "DeletionLimit", "3 of 3 are used")),
 			view.Node{State: view.NodeHeld, Since: noon.Add(-7 * time.Minute), Why: "DeletionLimit: 3 of 3 are used"},
 		},
-		"not held any more": {
+		"no longer held": {
 			node("n", conditioned("CloudInstanceGone", corev1.ConditionFalse, "Found", "")), view.Node{State: view.NodeInitialized},
 		},
 		"off": {

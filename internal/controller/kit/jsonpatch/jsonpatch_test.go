@@ -19,7 +19,7 @@ func node(uid types.UID, taints ...corev1.Taint) []byte {
 }
 
 // A list is replaced on the object that was planned for, while it is as it was. The library is the one by which the API server applies patches.
-func TestAListIsReplacedIfNobodyHasChangedIt(t *testing.T) {
+func TestAnUnchangedListIsReplaced(t *testing.T) {
 	a, b := corev1.Taint{Key: "a", Effect: corev1.TaintEffectNoSchedule}, corev1.Taint{Key: "b", Effect: corev1.TaintEffectNoSchedule}
 	for name, test := range map[string]struct {
 		before, after []corev1.Taint

@@ -183,9 +183,9 @@ func TestWhatIsNeverDeleted(t *testing.T) {
 		"its Service is there":                   {kept: balancer("web", "me")},
 		"the cache does not show its Service":    {kept: balancer("new", "me"), set: func(c *checked) { c.live.uids = []types.UID{"web", "other", "new"} }},
 		"this process is about to delete it":     {kept: balancer("going", "me"), set: func(c *checked) { c.made = []types.UID{"going"} }},
-		"another cluster made it":                {kept: balancer("theirs", "somebody")},
-		"nobody knows which cluster made it":     {kept: balancer("old", "")},
-		"nobody knows for which Service it was":  {kept: balancer("", "me")},
+		"another cluster made it":                {kept: balancer("theirs", "another")},
+		"its cluster is unknown":                 {kept: balancer("old", "")},
+		"its Service is unknown":                 {kept: balancer("", "me")},
 		"a Service of the same UID, in old form": {kept: balancer("web", "")},
 	}
 	for name, test := range tests {
@@ -233,7 +233,7 @@ func TestChecksThatDeleteNothing(t *testing.T) {
 func TestTheAPIServerIsAskedOnlyInDoubt(t *testing.T) {
 	c := newChecked()
 	for range 3 {
-		c.check(t, balancer("web", "me"), balancer("theirs", "somebody"))
+		c.check(t, balancer("web", "me"), balancer("theirs", "another"))
 	}
 	if c.live.pages != 0 {
 		t.Errorf("the API server was asked for %d pages without need", c.live.pages)

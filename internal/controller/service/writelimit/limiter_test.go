@@ -127,7 +127,7 @@ func TestWriteLimiterNotice(t *testing.T) {
 		}
 		slices.Sort(got)
 		if len(got) != 2 || !strings.HasPrefix(got[0], "3") || !strings.HasPrefix(got[1], "5") {
-			t.Fatalf("notices %q, want one for each of those that waited", got)
+			t.Fatalf("notices %q, want one for each waiting call", got)
 		}
 		for _, want := range []string{"at most 2 at a time", " /1 since 2000-01-01T00:01:00Z", "1 about to begin", "Others that wait: 1"} {
 			if !strings.Contains(got[1], want) {

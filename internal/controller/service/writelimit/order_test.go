@@ -19,7 +19,7 @@ func TestNextWaiting(t *testing.T) {
 		waiting []*waiter
 		want    string
 	}{
-		"nobody waits": {nil, ""},
+		"no call waits": {nil, ""},
 		"of equals the one that asked first": {
 			[]*waiter{patient("a", priorityChange), patient("b", priorityChange)}, "a",
 		},
@@ -34,14 +34,14 @@ func TestNextWaiting(t *testing.T) {
 		"of failed ones the more urgent one": {
 			[]*waiter{failed(patient("refresh", priorityRefresh)), failed(patient("new", priorityNew))}, "new",
 		},
-		"nobody passes one that was passed as often as allowed": {
+		"no call passes one that was passed as often as allowed": {
 			[]*waiter{unpassable(patient("refresh", priorityRefresh)), patient("new", priorityNew), patient("deletion", priorityRemove)},
 			"refresh",
 		},
 		"not even if that one has failed": {
 			[]*waiter{failed(unpassable(patient("old", priorityRefresh))), patient("deletion", priorityRemove)}, "old",
 		},
-		"of those that asked before it the more urgent one": {
+		"of the calls before it the more urgent one": {
 			[]*waiter{patient("repair", priorityRepair), patient("change", priorityChange), unpassable(patient("retarget", priorityRetarget)),
 				patient("deletion", priorityRemove)},
 			"change",
