@@ -39,7 +39,7 @@ func TestNodesVerifyControllers(t *testing.T) {
 		"the controller says nothing":      {none, none, ownUUID, false, false},
 		"the controller is another one's":  {ownUUID, otherUUID, ownUUID, false, true},
 		"both are, and the inventory too":  {ownUUID, otherUUID, otherUUID, false, true},
-		"nobody knows whose controller":    {none, ownUUID, none, false, false},
+		"the controller is unknown":        {none, ownUUID, none, false, false},
 		"the inventory alone has one":      {ownUUID, none, none, false, false},
 		"inventory and node, not the bmc":  {ownUUID, none, ownUUID, false, false},
 		"the node has what many boards do": {ownUUID, ownUUID, placeholder, true, false},

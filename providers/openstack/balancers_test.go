@@ -125,7 +125,7 @@ func TestRefusedCredentialsOfLoadBalancersAreTriedAgain(t *testing.T) {
 	}
 }
 
-func TestLoadBalancersAreLeftToSomebodyElse(t *testing.T) {
+func TestLoadBalancersAreLeftToAnotherController(t *testing.T) {
 	subject := New(fakecloud.New(t).Source(t, "[LoadBalancer]\nenabled=false\n"))
 	if _, ok := subject.LoadBalancer(); ok || subject.Capabilities().ListLoadBalancers != nil {
 		t.Error("there are load balancers")

@@ -230,7 +230,7 @@ func TestLoadBalancerAfterALostAnswer(t *testing.T) {
 	}
 }
 
-func TestLoadBalancerOfSomebodyElse(t *testing.T) {
+func TestLoadBalancerOfAnotherOwner(t *testing.T) {
 	for name, tags := range map[string]map[string]string{
 		"no tags":         nil,
 		"another cluster": {TagCluster: "another", TagServiceUID: string(webService().UID)},

@@ -238,7 +238,7 @@ func TestProviderIDsThatAreNone(t *testing.T) {
 		}
 	}
 	if n := simulated.Service.Counts().Received(); n != 0 {
-		t.Errorf("%d calls for provider IDs of nobody", n)
+		t.Errorf("%d calls for unknown provider IDs", n)
 	}
 }
 

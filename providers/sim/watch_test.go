@@ -151,7 +151,7 @@ func TestYieldEndsTheWatch(t *testing.T) {
 	_, cloud := start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
 	enough := errors.New("enough")
 	if err := cloud.watchInstances(t.Context(), func(provider.InstanceEvent) error { return enough }); err != enough {
-		t.Errorf("error %v, want that of yield as it is", err)
+		t.Errorf("error %v, want yield's, as it is", err)
 	}
 }
 

@@ -262,8 +262,8 @@ func TestSegmentIsEnough(t *testing.T) {
 	})
 }
 
-// TestNobodyAnswersOnTheSegment has a host that answers ARP and cannot for this address, in a cluster with and without routers.
-func TestNobodyAnswersOnTheSegment(t *testing.T) {
+// TestNoReplicaAnswersOnTheSegment has a host that answers ARP and cannot for this address, in a cluster with and without routers.
+func TestNoReplicaAnswersOnTheSegment(t *testing.T) {
 	const problem = "it is on no network"
 	for name, test := range map[string]struct {
 		routers       func() []Router

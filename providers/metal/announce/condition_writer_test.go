@@ -41,21 +41,21 @@ func TestDecide(t *testing.T) {
 		event         string
 		after         time.Duration
 	}{
-		"good news at once":                     {nil, announced, conditionState{}, true, false, EventAnnounced, 0},
-		"after bad news too":                    {failing, announced, long, true, false, EventAnnounced, 0},
-		"nothing new":                           {announced, announced, conditionState{}, false, false, "", 0},
-		"bad news have to last":                 {announced, failing, conditionState{}, false, false, "", firstWarningAfter},
-		"of a new Service too":                  {nil, failing, conditionState{}, false, false, "", firstWarningAfter},
-		"bad news that lasted":                  {announced, failing, long, true, false, EventNotAnnounced, 0},
-		"no address yet is said elsewhere":      {nil, condition(metav1.ConditionFalse, model.NoAddress, "x"), long, false, false, "", 0},
-		"another number is written":             {announced, another, conditionState{}, true, false, "", 0},
-		"but not all the time":                  {announced, another, recent, false, false, "", 50 * time.Second},
-		"a doubt is a warning":                  {announced, blind, conditionState{}, true, false, string(model.ProbesFail), 0},
-		"the end of a doubt is no event":        {blind, announced, conditionState{}, true, false, "", 0},
-		"the same warning within a while":       {announced, failing, warned(model.NoEndpoints), true, false, "", 0},
-		"another warning":                       {announced, failing, warned(model.NoNextHop), true, false, EventNotAnnounced, 0},
-		"a Service that is no concern any more": {announced, nil, conditionState{}, false, true, "", 0},
-		"a Service that never was one":          {nil, nil, conditionState{}, false, false, "", 0},
+		"good news at once":                {nil, announced, conditionState{}, true, false, EventAnnounced, 0},
+		"after bad news too":               {failing, announced, long, true, false, EventAnnounced, 0},
+		"nothing new":                      {announced, announced, conditionState{}, false, false, "", 0},
+		"bad news have to last":            {announced, failing, conditionState{}, false, false, "", firstWarningAfter},
+		"of a new Service too":             {nil, failing, conditionState{}, false, false, "", firstWarningAfter},
+		"bad news that lasted":             {announced, failing, long, true, false, EventNotAnnounced, 0},
+		"no address yet is said elsewhere": {nil, condition(metav1.ConditionFalse, model.NoAddress, "x"), long, false, false, "", 0},
+		"another number is written":        {announced, another, conditionState{}, true, false, "", 0},
+		"but not all the time":             {announced, another, recent, false, false, "", 50 * time.Second},
+		"a doubt is a warning":             {announced, blind, conditionState{}, true, false, string(model.ProbesFail), 0},
+		"the end of a doubt is no event":   {blind, announced, conditionState{}, true, false, "", 0},
+		"the same warning within a while":  {announced, failing, warned(model.NoEndpoints), true, false, "", 0},
+		"another warning":                  {announced, failing, warned(model.NoNextHop), true, false, EventNotAnnounced, 0},
+		"a Service that is no longer ours": {announced, nil, conditionState{}, false, true, "", 0},
+		"a Service that never was one":     {nil, nil, conditionState{}, false, false, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := decide(test.current, test.want, test.known, start)

@@ -92,9 +92,9 @@ func TestSegment(t *testing.T) {
 			c.Networks = c.Networks[:2]
 			return c
 		}(), "", ""},
-		"those that are there drain, and others do not": {
+		"present ones drain, and others do not": {
 			newCluster().node(1, both(1), removal).node(2, first(2)).service("s", false, vip+" "+vip6, "n1"), "10.46.0.1", "fd46::1"},
-		"those that are there do not answer": {
+		"present ones do not answer": {
 			newCluster().node(1, both(1)).node(2, first(2)).health("n1", 0, model.Unhealthy).service("s", false, vip+" "+vip6, "n1"), "", ""},
 		"policy Local, endpoints there and elsewhere": {
 			newCluster().node(1, both(1)).node(2, first(2)).node(3, both(3)).service("s", true, vip+" "+vip6, "n1", "n2"), "10.46.0.1", "fd46::1"},

@@ -21,7 +21,7 @@ func TestHandover(t *testing.T) {
 	}
 	for name, looks := range map[string][]look{
 		"without a router there is nothing to wait for": {{0, nil, ""}},
-		"a router has it when nothing is sent any more": {
+		"a router has it once all is sent": {
 			{0, map[string]transmission{"a": {expects: true}}, "a has no session"},
 			{2 * second, map[string]transmission{"a": up(0)}, "a has not received everything"},
 			{5 * second, map[string]transmission{"a": up(0)}, "a has not received everything"},
@@ -61,7 +61,7 @@ func TestHandover(t *testing.T) {
 			{119 * second, map[string]transmission{"a": up(3), "b": up(0)}, "b has not"},
 			{120 * second, map[string]transmission{"a": up(3), "b": up(0)}, ""},
 		},
-		"a replica that no router listens to replaces nobody": {
+		"a replica without sessions replaces no other": {
 			{0, map[string]transmission{"a": {expects: true}, "b": up(0)}, "a has no session"},
 			{time.Hour, map[string]transmission{"a": {expects: true}, "b": up(0)}, "b has not received"},
 		},

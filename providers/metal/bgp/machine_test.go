@@ -42,7 +42,7 @@ func TestSourceSubnet(t *testing.T) {
 		"one that goes":                        {{addrs("10.1.0.1"), "10.1.0.1", ""}, {addrs(), "", "no address there"}},
 		"one that becomes another one":         {{addrs("10.1.0.1"), "10.1.0.1", ""}, {addrs("10.1.0.2"), "10.1.0.2", ""}},
 		"cannot be listed":                     {{unlisted, "", "netlink is away"}},
-		"cannot be listed any more":            {{addrs("10.1.0.1"), "10.1.0.1", ""}, {unlisted, "10.1.0.1", ""}},
+		"can no longer be listed":              {{addrs("10.1.0.1"), "10.1.0.1", ""}, {unlisted, "10.1.0.1", ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			peer, plain := router, router
@@ -264,7 +264,7 @@ func TestNoSessionByChoice(t *testing.T) {
 	select {
 	case <-changed:
 	default:
-		t.Error("a router is served that was not, and nobody is told")
+		t.Error("a router is served that was not, and no change is signaled")
 	}
 	if err := speaker.Stop(t.Context(), Withdraw); err != nil {
 		t.Error(err)

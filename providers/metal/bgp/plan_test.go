@@ -148,7 +148,7 @@ func TestPlanRoutes(t *testing.T) {
 				after:    map[netip.Prefix]destination{service: {hops: []hop{{three, 3}}}},
 			}},
 		},
-		"nobody sees whether the next hops work": {
+		"no replica checks whether the next hops work": {
 			want: func() routing.Table {
 				r := route(service, "", one, three)
 				r.Uncertain = true

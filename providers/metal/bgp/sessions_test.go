@@ -148,14 +148,14 @@ func TestRefusals(t *testing.T) {
 		return
 	}
 	wrongAS := peer("frr", frrAddr, 65000)
-	silent := peer("nobody", netip.MustParseAddr("10.77.0.99"), external)
+	silent := peer("silent", netip.MustParseAddr("10.77.0.99"), external)
 	closed := peer("closed", birdAddr, external)
 	closed.Port = 1790
 	p := startSpeaker(t, l.speaker, l.dir, section(wrongAS, silent, closed))
 	p.announce(t, services(0))
 	says(t, p, "frr", "the AS of the router")
 	says(t, p, "closed", "refused")
-	says(t, p, "nobody", "no answer")
+	says(t, p, "silent", "no answer")
 	right := section(frrPeer, birdPeer)
 	right.ASN = 64999
 	p.change(t, right)
@@ -327,7 +327,7 @@ func TestReconfigure(t *testing.T) {
 	}
 
 	p.change(t, section(slower))
-	took := l.routerConverges(t, l.bird, "a router that is none any more", nil)
+	took := l.routerConverges(t, l.bird, "a removed router", nil)
 	t.Logf("gone after %s", took)
 	if status := p.peers(t); status["frr renamed"].Flaps != 0 || len(status) != 1 {
 		t.Errorf("%+v", status)

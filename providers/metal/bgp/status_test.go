@@ -152,7 +152,7 @@ func TestStatusOfFamilies(t *testing.T) {
 			select {
 			case <-changed:
 			default:
-				t.Error("a session came up, and nobody is told")
+				t.Error("a session came up, and no change is signaled")
 			}
 		})
 	}
@@ -180,7 +180,7 @@ func TestDelivery(t *testing.T) {
 	v4, v6 := bgp.NewCapMultiProtocol(bgp.RF_IPv4_UC), bgp.NewCapMultiProtocol(bgp.RF_IPv6_UC)
 	expect("at first", NotUp, NotUp, FamilyProblem{Problem: NotUp})
 	speaker.sessions.explain(addr, dialFailure("i/o timeout"))
-	expect("nobody answers", NoAnswer, NoAnswer, FamilyProblem{Problem: NoAnswer})
+	expect("no answer", NoAnswer, NoAnswer, FamilyProblem{Problem: NoAnswer})
 	speaker.sessions.observe(observed(bgp.BGP_FSM_ESTABLISHED, v4), time.Now())
 	expect("one family", "", NoFamily, FamilyProblem{config.IPv4, NoAddPath}, FamilyProblem{config.IPv6, NoFamily})
 	speaker.sessions.observe(observed(bgp.BGP_FSM_IDLE), time.Now())
@@ -235,7 +235,7 @@ func TestPasswordFiles(t *testing.T) {
 	}
 	kept, err := newSettings(configured(secured), with, Machine{})
 	if err != nil || kept.neighbors[netip.MustParseAddr(secured.Address)].session.password != "secret" {
-		t.Errorf("a router whose password cannot be read any more: %+v, %v", kept, err)
+		t.Errorf("a router whose password can no longer be read: %+v, %v", kept, err)
 	}
 }
 

@@ -56,7 +56,7 @@ func TestBlindReplica(t *testing.T) {
 	l.converges(t, "a node dies", left)
 
 	sees.kill(t)
-	l.converges(t, "nobody sees", wanted)
+	l.converges(t, "no replica sees", wanted)
 	blind.announce(t, wanted)
 	l.converges(t, "it sees again", wanted)
 }

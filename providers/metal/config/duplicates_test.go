@@ -76,7 +76,7 @@ func refused(t *testing.T, err error, want []string) {
 
 // A pool that holds the address of a machine, of its management controller or of a router is refused: a Service would take what is
 // sent to it.
-func TestPoolsHoldNobodysAddress(t *testing.T) {
+func TestPoolsHoldNoAddressInUse(t *testing.T) {
 	inventory := inventoryOf(
 		`bmc: {ipmi: {address: "10.0.9.1:623"}}`, `bmc: {redfish: {endpoint: "https://10.0.9.2"}}`, "zone: a", "zone: b",
 	) + "bgp: {asn: 64512, peers: [{name: tor, address: 10.0.1.254, asn: 64512, sourceAddress: 10.0.1.7}, {name: six, address: \"fd00::254\", asn: 64512}]}\n"
@@ -84,7 +84,7 @@ func TestPoolsHoldNobodysAddress(t *testing.T) {
 		addresses string
 		want      []string
 	}{
-		"nobody's":           {"10.0.2.0/24, 10.0.1.8-10.0.1.253", nil},
+		"of no machine":      {"10.0.2.0/24, 10.0.1.8-10.0.1.253", nil},
 		"those of machines":  {"10.0.0.0/24", []string{`pools[0].addresses[0]: Invalid value: "10.0.0.0/24": holds 10.0.0.1 of machine n1, 10.0.0.2 of machine n2, 10.0.0.3 of machine n3 and 1 more`}},
 		"one machine":        {"10.0.2.0/24, 10.0.0.4", []string{`pools[0].addresses[1]: Invalid value: "10.0.0.4": holds 10.0.0.4 of machine n4;`}},
 		"a router":           {"10.0.1.250-10.0.1.255", []string{"holds 10.0.1.254 of BGP peer tor;"}},

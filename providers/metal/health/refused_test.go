@@ -60,9 +60,9 @@ func (r *rounds) want(t *testing.T, healths ...model.Health) {
 	}
 }
 
-// TestFirstServiceWithPolicyLocalTakesNobodyOut is a cluster whose nodes drop what comes to kube-proxy's port. The health-check node
+// TestFirstServiceWithPolicyLocalTakesNoNodeOut is a cluster whose nodes drop what comes to kube-proxy's port. The health-check node
 // port of the first Service with policy Local answers, which proves that the prober's network works.
-func TestFirstServiceWithPolicyLocalTakesNobodyOut(t *testing.T) {
+func TestFirstServiceWithPolicyLocalTakesNoNodeOut(t *testing.T) {
 	r := newRounds(3)
 	r.probe(20, nil, silent, silent, silent)
 	r.want(t, model.HealthUnknown, model.HealthUnknown, model.HealthUnknown)

@@ -114,7 +114,7 @@ func TestReleasedAddressWaitsForTheAPIServer(t *testing.T) {
 			l.finish(t, "a")
 			l.watch.catchUp()
 			if got := l.finish(t, "b"); got != "[192.0.2.0]" {
-				t.Errorf("once the API server does not show it any more, another Service gets %s", got)
+				t.Errorf("once the API server no longer shows it, another Service gets %s", got)
 			}
 		})
 	}

@@ -98,7 +98,7 @@ func TestKernelClients(t *testing.T) {
 	}
 	c.independent(t, first)
 
-	t.Run("a replica that is killed is not missed by those who know the address", func(t *testing.T) {
+	t.Run("clients that know the address do not notice a killed replica", func(t *testing.T) {
 		kill(t, leader)
 		for range 40 {
 			if got, err := c.get(t, vip4); err != nil || got != first {
@@ -106,7 +106,7 @@ func TestKernelClients(t *testing.T) {
 			}
 		}
 	})
-	t.Run("the next leader answers those who do not", func(t *testing.T) {
+	t.Run("the next leader answers the other clients", func(t *testing.T) {
 		sandbox.Command(t, append(client.Args(), "ip", "neigh", "flush", "all")...)
 		began := time.Now()
 		leader = startReplica(t, replica2, 11)

@@ -83,9 +83,9 @@ func TestARPIsAnsweredWithTheNextHop(t *testing.T) {
 		"arp2 to ff:ff:ff:ff:ff:ff: 10.0.0.200 is at 02:00:00:00:00:0b, asks for 10.0.0.200")
 	expect(t, "a client asks", s.hearARP(request(macC, client4, vip4), now),
 		"arp2 to 02:00:00:00:00:0c: 10.0.0.200 is at 02:00:00:00:00:0b, asks for 10.0.0.100")
-	expect(t, "somebody asks for another address", s.hearARP(request(macC, client4, "10.0.0.201"), now))
-	expect(t, "somebody claims it", s.hearARP(request(macC, vip4, vip4), now))
-	expect(t, "somebody asks by a broadcast address", s.hearARP(request(broadcast, client4, vip4), now))
+	expect(t, "a host asks for another address", s.hearARP(request(macC, client4, "10.0.0.201"), now))
+	expect(t, "a host claims it", s.hearARP(request(macC, vip4, vip4), now))
+	expect(t, "a host asks by a broadcast address", s.hearARP(request(broadcast, client4, vip4), now))
 	expect(t, "a host that looks whether it is free", s.hearARP(request(macC, "0.0.0.0", vip4), now),
 		"arp2 to 02:00:00:00:00:0c: 10.0.0.200 is at 02:00:00:00:00:0b, asks for 0.0.0.0")
 }

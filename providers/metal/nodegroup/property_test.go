@@ -172,7 +172,7 @@ func (w *fixture) observe() {
 		w.t.Fatalf("a size of %d, and instances %+v", status.TargetSize, status.Instances)
 	}
 	if status.TargetSize < w.size && !w.mayShrink {
-		w.t.Fatalf("the size was %d and is %d, and nobody has asked for that", w.size, status.TargetSize)
+		w.t.Fatalf("the size was %d and is %d, and no caller has asked for that", w.size, status.TargetSize)
 	}
 	w.size = status.TargetSize
 }

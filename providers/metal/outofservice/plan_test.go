@@ -60,28 +60,28 @@ func TestPlan(t *testing.T) {
 		settings Settings
 		want     string
 	}{
-		"off":                               {"unknownReady shutdown", nodestate.Off, long, settings, "taint"},
-		"off, but the kubelet lives":        {"notReady shutdown", nodestate.Off, long, settings, ""},
-		"off, says somebody":                {"unknownReady shutdown", nodestate.Unverified, long, settings, ""},
-		"off, and silent":                   {"unknownReady shutdown other", nodestate.Off, long, settings, "taint"},
-		"off at the moment that counts":     {"unknownReady shutdown", nodestate.Off, now.Add(-30 * time.Second), settings, "taint"},
-		"off, but not for long":             {"unknownReady shutdown", nodestate.Off, now.Add(-29 * time.Second), settings, ""},
-		"off, but not enabled":              {"unknownReady shutdown", nodestate.Off, long, Settings{After: time.Second}, ""},
-		"unknown":                           {"unknownReady shutdown", nodestate.Unknown, time.Time{}, settings, ""},
-		"on":                                {"unknownReady shutdown", nodestate.On, long, settings, ""},
-		"off, but ready":                    {"ready shutdown", nodestate.Off, long, settings, ""},
-		"off, but without a condition":      {"shutdown", nodestate.Off, long, settings, ""},
-		"off, without the shutdown taint":   {"unknownReady", nodestate.Off, long, settings, ""},
-		"off, being deleted":                {"unknownReady shutdown deleting", nodestate.Off, long, settings, ""},
-		"off, tainted already":              {"unknownReady shutdown ours marked", nodestate.Off, long, settings, ""},
-		"off, tainted by somebody":          {"unknownReady shutdown theirs", nodestate.Off, long, settings, ""},
-		"off, somebody took the taint off":  {"unknownReady shutdown marked", nodestate.Off, long, settings, ""},
-		"on and ready":                      {"ready shutdown ours marked", nodestate.On, long, settings, "untaint"},
-		"on and ready, not enabled":         {"ready ours marked", nodestate.On, long, Settings{}, "untaint"},
-		"on and ready, taint was taken off": {"ready marked", nodestate.On, long, settings, "untaint"},
-		"on and ready, somebody's taint":    {"ready ours", nodestate.On, long, settings, ""},
-		"on, booting":                       {"notReady shutdown ours marked", nodestate.On, long, settings, ""},
-		"unknown and ready":                 {"ready ours marked", nodestate.Unknown, time.Time{}, settings, ""},
+		"off":                                {"unknownReady shutdown", nodestate.Off, long, settings, "taint"},
+		"off, but the kubelet lives":         {"notReady shutdown", nodestate.Off, long, settings, ""},
+		"off, by an unverified answer":       {"unknownReady shutdown", nodestate.Unverified, long, settings, ""},
+		"off, and silent":                    {"unknownReady shutdown other", nodestate.Off, long, settings, "taint"},
+		"off at the moment that counts":      {"unknownReady shutdown", nodestate.Off, now.Add(-30 * time.Second), settings, "taint"},
+		"off, but not for long":              {"unknownReady shutdown", nodestate.Off, now.Add(-29 * time.Second), settings, ""},
+		"off, but not enabled":               {"unknownReady shutdown", nodestate.Off, long, Settings{After: time.Second}, ""},
+		"unknown":                            {"unknownReady shutdown", nodestate.Unknown, time.Time{}, settings, ""},
+		"on":                                 {"unknownReady shutdown", nodestate.On, long, settings, ""},
+		"off, but ready":                     {"ready shutdown", nodestate.Off, long, settings, ""},
+		"off, but without a condition":       {"shutdown", nodestate.Off, long, settings, ""},
+		"off, without the shutdown taint":    {"unknownReady", nodestate.Off, long, settings, ""},
+		"off, being deleted":                 {"unknownReady shutdown deleting", nodestate.Off, long, settings, ""},
+		"off, tainted already":               {"unknownReady shutdown ours marked", nodestate.Off, long, settings, ""},
+		"off, tainted by an operator":        {"unknownReady shutdown theirs", nodestate.Off, long, settings, ""},
+		"off, an operator removed the taint": {"unknownReady shutdown marked", nodestate.Off, long, settings, ""},
+		"on and ready":                       {"ready shutdown ours marked", nodestate.On, long, settings, "untaint"},
+		"on and ready, not enabled":          {"ready ours marked", nodestate.On, long, Settings{}, "untaint"},
+		"on and ready, taint was taken off":  {"ready marked", nodestate.On, long, settings, "untaint"},
+		"on and ready, an operator's taint":  {"ready ours", nodestate.On, long, settings, ""},
+		"on, booting":                        {"notReady shutdown ours marked", nodestate.On, long, settings, ""},
+		"unknown and ready":                  {"ready ours marked", nodestate.Unknown, time.Time{}, settings, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
@@ -132,7 +132,7 @@ func TestPatches(t *testing.T) {
 	}
 	replaced := action{node: factsOf(nodeOf("ready theirs marked"), nodestate.On, now)}
 	if diff := cmp.Diff(nodeOf("ready theirs"), applied(t, nodeOf("ready theirs marked"), []action{replaced})); diff != "" {
-		t.Errorf("a taint of somebody else's (-want +got):\n%s", diff)
+		t.Errorf("a foreign taint (-want +got):\n%s", diff)
 	}
 	patch, err := remove.patch()
 	if err != nil || !strings.Contains(string(patch), `"uid":"uid","resourceVersion":"7"`) {

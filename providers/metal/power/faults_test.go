@@ -8,7 +8,7 @@ import (
 )
 
 // Most controllers hang forever, as when a network of theirs is cut: the others are read in time all the while.
-func TestHangingControllersHoldUpNobody(t *testing.T) {
+func TestHangingControllersDelayNoOthers(t *testing.T) {
 	runPoller(t, func(t *testing.T, b *bench) {
 		var names, healthy []string
 		for i := range 300 {

@@ -100,7 +100,7 @@ func TestTurnOffIsRefused(t *testing.T) {
 }
 
 // That a machine is off already is believed of no controller that does not name it.
-func TestTurnOffBelievesNobody(t *testing.T) {
+func TestTurnOffNeedsTheSystemUUID(t *testing.T) {
 	service, machine := fenceable(t)
 	service.SetPower("1", redfishsim.Off)
 	service.SetUUID("1", "")

@@ -44,7 +44,7 @@ func TestOneThatGoesIsReplacedByOne(t *testing.T) {
 		}
 		for _, name := range before {
 			if name != candidates[gone] && !slices.Contains(after, name) {
-				t.Fatalf("without %s, %s is not chosen any more", candidates[gone], name)
+				t.Fatalf("without %s, %s is no longer chosen", candidates[gone], name)
 			}
 		}
 	})

@@ -180,7 +180,7 @@ func TestListWhileACellIsDown(t *testing.T) {
 	}
 }
 
-func TestListEndsWithTheErrorOfWhoeverReads(t *testing.T) {
+func TestListEndsWithTheErrorOfYield(t *testing.T) {
 	instances, _ := newInstances(t, 2)
 	enough := errors.New("enough")
 	if err := instances.List(t.Context(), func([]provider.Instance) error { return enough }); !errors.Is(err, enough) {

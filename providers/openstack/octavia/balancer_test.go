@@ -153,7 +153,7 @@ func TestChanges(t *testing.T) {
 				}
 				f.ensure(service, given)
 				if writes := f.writes(); len(writes) > 0 {
-					t.Errorf("nothing to do any more, and writes %q", writes)
+					t.Errorf("nothing to do, and writes %q", writes)
 				}
 			})
 		}

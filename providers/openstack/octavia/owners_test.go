@@ -57,7 +57,7 @@ func TestTakeover(t *testing.T) {
 		}
 		f.ensure(web(), nodes(1))
 		if got := f.writes(); len(got) > 0 {
-			t.Errorf("nothing to do any more, and writes %q", got)
+			t.Errorf("nothing to do, and writes %q", got)
 		}
 	}
 	f := newFixture(t, 0, annotations.Options{SubnetID: "nodes"})

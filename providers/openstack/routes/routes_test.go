@@ -21,13 +21,13 @@ import (
 )
 
 // A cloud without servers.
-type nobody struct{ t *testing.T }
+type noServers struct{ t *testing.T }
 
-func (n nobody) InstanceMetadata(_ context.Context, node *v1.Node) (*cloudprovider.InstanceMetadata, error) {
+func (n noServers) InstanceMetadata(_ context.Context, node *v1.Node) (*cloudprovider.InstanceMetadata, error) {
 	return nil, provider.NotFound(fmt.Errorf("no server %s", node.Name))
 }
 
-func (n nobody) List(context.Context, func([]provider.Instance) error) error { return nil }
+func (n noServers) List(context.Context, func([]provider.Instance) error) error { return nil }
 
 // newRoutes returns the routes of a router with an interface in n1, and a node per address with a port in it. The same addresses are in
 // another network, too.
@@ -49,7 +49,7 @@ func newRoutes(t *testing.T, addresses ...string) (*Routes, *fakecloud.Cloud) {
 		}
 	}
 	source := cloud.Source(t, "[Route]\nrouter-id=router\n")
-	routes := New(source, session.New(source), nobody{t})
+	routes := New(source, session.New(source), noServers{t})
 	routes.UseNodes(corelisters.NewNodeLister(store))
 	return routes, cloud
 }

@@ -169,7 +169,7 @@ func TestCallsEnd(t *testing.T) {
 	defer close(hang)
 	cloud.Fault = func(http.ResponseWriter, *http.Request) bool { <-hang; return true }
 	if err := listServers(context.Background(), s); err == nil {
-		t.Error("a call that nobody answers succeeded")
+		t.Error("an unanswered call succeeded")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

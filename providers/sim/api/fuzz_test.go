@@ -137,7 +137,7 @@ func checkLists(t *testing.T, c *Client, cloud *canned) {
 		seen := map[string]bool{}
 		err := list(t.Context(), func(id string) {
 			if id == "" || seen[id] {
-				t.Errorf("%s: %q is nobody's or twice", name, id)
+				t.Errorf("%s: %q is empty or listed twice", name, id)
 			}
 			seen[id] = true
 		})

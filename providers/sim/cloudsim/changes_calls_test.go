@@ -23,7 +23,7 @@ func TestChangeRoutes(t *testing.T) {
 		{Spec: spec("10.244.2.0/24", ""), TargetName: "node-002"},
 		{Spec: spec("10.244.2.0/24", "i-00000001")}, // taken by the one before
 		{Spec: spec("10.244.3.0/24", "i-00000001")}, // no room
-		{Spec: spec("10.244.3.0/24", ""), TargetName: "nobody"},
+		{Spec: spec("10.244.3.0/24", ""), TargetName: "stranger"},
 		{Spec: spec("10.244.3.1/24", "i-9")},
 		{ID: "r-9"},
 		{ID: "r-9", Spec: spec("10.244.1.0/24", "i-00000001")},

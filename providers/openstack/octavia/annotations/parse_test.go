@@ -91,7 +91,7 @@ func TestValues(t *testing.T) {
 func TestErrorsComeTogether(t *testing.T) {
 	wrong := map[string]string{annotations.Internal: "yes"}
 	for name, value := range map[string]string{
-		"class": "nobody", "connection-limit": "0", "proxy-protocol": "v3", "x-forwarded-for": "1", "lb-method": "RANDOM",
+		"class": "unknown", "connection-limit": "0", "proxy-protocol": "v3", "x-forwarded-for": "1", "lb-method": "RANDOM",
 		"timeout-client-data": "-1", "timeout-member-data": "5s", "enable-health-monitor": "on", "health-monitor-delay": "0",
 		"health-monitor-max-retries": "11", "default-tls-container-ref": "my-secret", "node-selector": "=x", "floating-subnet": "~(",
 	} {
