@@ -73,7 +73,7 @@ func TestModulesAreFew(t *testing.T) {
 	}
 	text, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil || strings.Contains(string(text), "\nreplace") {
-		t.Errorf("the root module replaces another, which those who require it do not: %v", err)
+		t.Errorf("the root module replaces another, and modules that require it would not: %v", err)
 	}
 }
 

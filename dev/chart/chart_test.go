@@ -111,7 +111,7 @@ func TestBadValuesAreNamed(t *testing.T) {
 		"CIDRs of no range":  {"provider: {name: sim}\nallocateNodeCIDRs: true", []string{"clusterCIDR: required with allocateNodeCIDRs"}},
 		"nothing to replace": {"provider: {name: sim}\nrollingUpdate: {maxUnavailable: 0}", []string{"cannot both be 0"}},
 		"ports of two Pods":  {"kind: DaemonSet\nprovider: {name: sim}\nrollingUpdate: {maxUnavailable: 0}", []string{"cannot be 0 with kind=DaemonSet"}},
-		"a certificate that nobody can verify": {
+		"a certificate that Prometheus cannot verify": {
 			"provider: {name: sim}\nserviceMonitor: {enabled: true}", []string{"serviceMonitor: needs servingCertificate.existingSecret"},
 		},
 		"two certificates": {
@@ -128,7 +128,7 @@ func TestBadValuesAreNamed(t *testing.T) {
 		"a policy that selects nothing": {
 			"provider: {name: sim}\nnetworkPolicy: {enabled: true}", []string{"networkPolicy: needs hostNetwork=false"},
 		},
-		"identities of nobody": {
+		"identities without separate ones": {
 			"provider: {name: sim}\nrbac: {referenceIdentities: true}", []string{"rbac.referenceIdentities and rbac.extraIdentities: are for rbac.separateIdentities=true"},
 		},
 		"no image": {"provider: {name: sim}\nimage: {tag: v1}", []string{"image.repository: required", "no image is published", "make image"}},

@@ -54,7 +54,7 @@ func TestEveryCommandIsRun(t *testing.T) {
 	}
 	for command, found := range shown {
 		if !found {
-			t.Errorf("no page shows %q any more", command)
+			t.Errorf("no page shows %q", command)
 		}
 	}
 	for command, by := range tested {

@@ -1,12 +1,14 @@
 package doctest
 
 import (
+	"fmt"
 	"go/scanner"
 	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -15,8 +17,9 @@ import (
 const (
 	mostTurns         = 0
 	mostLongSentences = 1
-	// mostTurnsInComments counts the comments of all Go files.
+	// mostTurnsInComments and mostTurnsInStrings count the comments and the string literals of all Go files.
 	mostTurnsInComments = 0
+	mostTurnsInStrings  = 0
 )
 
 // longestSentence is how many words a sentence may have.
@@ -72,9 +75,9 @@ func sentences(page string) (found []string) {
 	return found
 }
 
-// TestEnglish counts what makes pages and comments hard to read, and holds the counts to budgets that only shrink.
+// TestEnglish counts what makes pages, comments and messages hard to read, and holds the counts to budgets that only shrink.
 func TestEnglish(t *testing.T) {
-	var inPages, inComments, long []string
+	var inPages, inComments, inStrings, long []string
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -99,12 +102,18 @@ func TestEnglish(t *testing.T) {
 				inPages = append(inPages, path+": "+turn)
 			}
 		case ".go":
-			comments, err := commentsOf(path)
+			comments, literals, err := textsOf(path)
 			if err != nil {
 				return err
 			}
 			for _, turn := range turns.FindAllString(comments, -1) {
 				inComments = append(inComments, path+": "+turn)
+			}
+			if entry.Name() == "english_test.go" { // which has to quote the turns
+				return nil
+			}
+			for _, turn := range turns.FindAllString(literals, -1) {
+				inStrings = append(inStrings, path+": "+turn)
 			}
 		}
 		return nil
@@ -119,6 +128,7 @@ func TestEnglish(t *testing.T) {
 	}{
 		{"turns that sound translated, in pages", inPages, mostTurns},
 		{"turns that sound translated, in comments", inComments, mostTurnsInComments},
+		{"turns that sound translated, in string literals", inStrings, mostTurnsInStrings},
 		{"sentences of more than 35 words, in pages", long, mostLongSentences},
 	} {
 		switch count := len(budget.found); {
@@ -134,23 +144,32 @@ func TestEnglish(t *testing.T) {
 	}
 }
 
-// commentsOf returns all comments of a Go file, one a line.
-func commentsOf(path string) (string, error) {
+// textsOf returns all comments of a Go file, one a line, and the values of its string literals, one a line if no other one is added.
+func textsOf(path string) (comments, literals string, err error) {
 	source, err := os.ReadFile(path)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	files := token.NewFileSet()
 	var s scanner.Scanner
 	s.Init(files.AddFile(path, -1, len(source)), source, nil, scanner.ScanComments)
-	var text strings.Builder
+	var comment, text strings.Builder
 	for {
 		_, kind, literal := s.Scan()
 		switch kind {
 		case token.EOF:
-			return text.String(), nil
+			return comment.String(), text.String(), nil
 		case token.COMMENT:
-			text.WriteString(literal + "\n")
+			comment.WriteString(literal + "\n")
+		case token.STRING:
+			value, err := strconv.Unquote(literal)
+			if err != nil {
+				return "", "", fmt.Errorf("%s: %s: %w", path, literal, err)
+			}
+			text.WriteString(value)
+		case token.ADD: // a literal that continues
+		default:
+			text.WriteString("\n")
 		}
 	}
 }
@@ -169,5 +188,17 @@ func TestSentences(t *testing.T) {
 	}
 	if found := turns.FindAllString("So that nobody, those that are and anybody", -1); len(found) != 3 {
 		t.Errorf("found %q", found)
+	}
+}
+
+func TestTextsOf(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.go")
+	source := "package a // one\n\nimport \"fmt\"\n\n/* two */\nvar x = fmt.Sprint(\"so \"+\n\t`that`, \"three\\n\")\n"
+	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	comments, literals, err := textsOf(file)
+	if err != nil || comments != "// one\n/* two */\n" || !strings.Contains(literals, "so that\n") || !strings.Contains(literals, "\nthree\n") {
+		t.Errorf("comments %q, literals %q, %v", comments, literals, err)
 	}
 }

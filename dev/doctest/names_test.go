@@ -123,7 +123,7 @@ func TestNamesExist(t *testing.T) {
 	}
 	for flag, owner := range others {
 		if !named[flag] {
-			t.Errorf("no page names %s of %s any more", flag, owner)
+			t.Errorf("no page names %s of %s", flag, owner)
 		}
 	}
 }

@@ -59,7 +59,7 @@ func Forgeries(t testing.TB) map[string]Forgery {
 		"a certificate authority": {Extension(t, asn1.ObjectIdentifier{2, 5, 29, 19}, struct{ CA bool }{true}), "certificate authority"},
 		"RSA of 512 bits":         {RSAKey(t, 512), "the RSA key has 512 bits, want 2048 to 8192"},
 		"RSA of 1024 bits":        {RSAKey(t, 1024), "the RSA key has 1024 bits, want 2048 to 8192"},
-		"a key of somebody else": {func(f *Form) {
+		"a key of another requester": {func(f *Form) {
 			block, _ := pem.Decode(New(t, "n-1", []string{"n-1"}, nil).Spec.Request)
 			block.Bytes[len(block.Bytes)-1] ^= 1
 			f.Encoded = pem.EncodeToMemory(block)

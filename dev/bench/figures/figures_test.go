@@ -142,7 +142,7 @@ func TestSilentNodesAreComparedWithTheSameFlags(t *testing.T) {
 		case check.Target == "behind" && !strings.HasSuffix(check.Says, "worst in `quota-600`"):
 			t.Errorf("%s: want it to name quota-600", check.Says)
 		case check.Target == "cpu" && check.Got != 4.1:
-			t.Errorf("processor time × %v, want × 4.1: that of %s alone", check.Got, figures.NotReady)
+			t.Errorf("processor time × %v, want × 4.1, which only %s has", check.Got, figures.NotReady)
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -40,7 +40,7 @@ func TestSummaryMarksEveryTargetThatWasMissed(t *testing.T) {
 	}
 }
 
-func TestSummaryMarksWhatNobodyEnded(t *testing.T) {
+func TestSummaryMarksUnfinishedScenarios(t *testing.T) {
 	run := measured()
 	for _, variant := range []string{figures.ReferenceTuned, figures.MooringPlain} {
 		run.Results = append(run.Results, figures.Result{Scenario: "routes-1000", Variant: variant, Seconds: 240, Done: 5, Of: 1000})

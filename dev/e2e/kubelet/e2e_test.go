@@ -108,7 +108,7 @@ func newFixture(t *testing.T) *fixture {
 // registered shows what kubelets do before there is a cloud controller manager.
 func (l *fixture) registered(t *testing.T) {
 	for _, m := range machines() {
-		node := l.waitFor(t, m, "is ready and has no taint but that of the cloud", func(node *corev1.Node) error {
+		node := l.waitFor(t, m, "is ready and has only the taint of the cloud", func(node *corev1.Node) error {
 			if diff := cmp.Diff([]corev1.Taint{uninitialized}, node.Spec.Taints); diff != "" {
 				return fmt.Errorf("taints (-want +got):\n%s", diff)
 			}

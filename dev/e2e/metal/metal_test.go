@@ -313,7 +313,7 @@ func (s *scene) switchedOff(t *testing.T) {
 		took.Round(time.Millisecond), sent, len(failures), window(failures).Round(time.Millisecond))
 	// One that was sent before may be sent again over the other node. On a busy machine one that was sent later may be late, too.
 	if failures, _ = s.doorTraffic.outcome(t, out); len(failures) > 0 {
-		t.Errorf("after the dead node was no next hop any more, %d requests with policy Local failed: %v", len(failures), failures)
+		t.Errorf("after the dead node was no longer a next hop, %d requests with policy Local failed: %v", len(failures), failures)
 	}
 	s.retire(t, s.web, dead)
 	s.retire(t, s.door, dead)

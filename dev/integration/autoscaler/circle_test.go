@@ -326,7 +326,7 @@ func requireUsed(t *testing.T, user string, want ...string) {
 	}
 	for right := range used {
 		if !slices.Contains([]string{"list nodes", "list services", "patch events"}, right) {
-			t.Errorf("the right to %s is none of those that are needed", right)
+			t.Errorf("the right to %s is not needed", right)
 		}
 	}
 }

@@ -200,8 +200,8 @@ func TestRest(t *testing.T) {
 	}
 	_, err = call(ctx, f.client.Cleanup, &externalgrpc.CleanupRequest{})
 	must.NoError(t, err)
-	if group, err := f.nodeGroupForNode(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}); group != "" || err != nil {
-		t.Errorf("a node of nobody is of the group %q: %v", group, err)
+	if group, err := f.nodeGroupForNode(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "stranger"}}); group != "" || err != nil {
+		t.Errorf("a node without a group is of the group %q: %v", group, err)
 	}
 }
 

@@ -271,7 +271,7 @@ func TestObjectsAtTheirLimits(t *testing.T) {
 	}
 	before := settled()
 	m.serves(t, "meanwhile")
-	poll.Until(t, "the large node is not written any more", func(context.Context) error {
+	poll.Until(t, "the large node is no longer written", func(context.Context) error {
 		last := before
 		before = settled()
 		return holds(last == before, "it was written")

@@ -126,10 +126,10 @@ func TestRefusedServicesAreExplainedAndRetried(t *testing.T) {
 
 // untried are the rules for load balancers that are about what addresses do not have.
 var untried = map[string]string{
-	"balancer-targets":                "whoever announces an address chooses its next hops",
-	"balancer-update-targets":         "whoever announces an address chooses its next hops",
+	"balancer-targets":                "the announcing replica chooses the next hops",
+	"balancer-update-targets":         "the announcing replica chooses the next hops",
 	"balancer-source-ranges":          "kube-proxy enforces source ranges",
-	"balancer-health-check":           "whoever announces an address checks its next hops",
+	"balancer-health-check":           "the announcing replica checks the next hops",
 	"balancer-other-cluster":          "the status of Services is the record",
 	"balancer-failure-is-no-absence":  "the allocations are in memory: there is no cloud to fail",
 	"balancer-failure-is-no-success":  "the allocations are in memory: there is no cloud to fail",

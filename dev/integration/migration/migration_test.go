@@ -100,7 +100,7 @@ func (s *scene) takeOver(t *testing.T, now, next *manager, leader string) readin
 		return nil
 	})
 	if who, err := s.cluster.Leader(t.Context()); err != nil || who != leader {
-		t.Errorf("the lease is held by %q, not by %q any more (%v)", who, leader, err)
+		t.Errorf("the lease is held by %q, no longer by %q (%v)", who, leader, err)
 	}
 	if wrote := s.writes(t, next.kind, before.audit); len(wrote) != 0 {
 		t.Errorf("the %s manager wrote while it waited: %v", next.kind, wrote)

@@ -146,5 +146,5 @@ func TestNodesOfAnotherInfrastructureProviderAreLeftAlone(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("taints %v, want that of the kubelet's flag, which is another manager's to remove", after.Spec.Taints)
+	t.Errorf("taints %v, want the taint of the kubelet's flag, which another manager removes", after.Spec.Taints)
 }

@@ -169,7 +169,7 @@ func TestAStatusOfAnUnknownProviderIsNotEvenToldToTheNode(t *testing.T) {
 		return nil
 	})
 	if events, done := eventsOf(t, "stranger"), writes(t, m)["stranger"]; len(events) > 0 || len(done) > 0 {
-		t.Errorf("events %q and writes %v, want none: the node may belong to somebody else", events, done)
+		t.Errorf("events %q and writes %v, want none: the node may belong to another manager", events, done)
 	}
 	if n := get(t, "stranger"); !ownership.Uninitialized(n) {
 		t.Error("the taint is gone")

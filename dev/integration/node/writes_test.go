@@ -238,7 +238,7 @@ func TestAWriterThatComesBetweenLosesNothing(t *testing.T) {
 	}
 	done := writes(t, m)[name]
 	if !slices.Equal(done, []string{"update status 200", "update 409", "patch 422", "update 200"}) {
-		t.Errorf("writes %v, want those that came too late and one more", done)
+		t.Errorf("writes %v, want the late ones and one more", done)
 	}
 }
 

@@ -77,8 +77,8 @@ func TestNodesFollowTheirInstances(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForThePeriod when a node has become silent, or when the cloud has to confirm that an instance is gone.
-func TestNobodyWaitsForThePeriod(t *testing.T) {
+// TestNodesDoNotWaitForThePeriod when a kubelet has become silent, or when the cloud has to confirm that an instance is gone.
+func TestNodesDoNotWaitForThePeriod(t *testing.T) {
 	running, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})
 	names := join(t, corev1.ConditionTrue, 1, 3)
 	lost, off := names[0], names[1]

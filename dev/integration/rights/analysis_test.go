@@ -69,7 +69,7 @@ func TestManifestsThatCannotBeTheLeast(t *testing.T) {
 		"a wildcard":           {harbor(`{apiGroups: [""], resources: [nodes], verbs: ["*"]}`), "the wildcard in"},
 		"all subresources":     {harbor(`{apiGroups: [""], resources: ["*/status"], verbs: [patch]}`), "the wildcard in"},
 		"a grant given twice":  {harbor(`{apiGroups: [""], resources: [nodes, nodes], verbs: [get]}`), "get nodes is granted twice"},
-		"a role that is spare": {fmt.Appendf(nil, harborRole, ""), "ClusterRole harbor is bound to nobody"},
+		"a role that is spare": {fmt.Appendf(nil, harborRole, ""), "ClusterRole harbor has no binding"},
 		"paths":                {harbor(`{nonResourceURLs: [/configz], verbs: [get]}`), "does not know about the nonResourceURLs"},
 		"something else":       {[]byte("apiVersion: v1\nkind: Secret\n"), "does not know what a *v1.Secret grants"},
 		"a kind that is none":  {[]byte("apiVersion: v1\nkind: Anchor\n"), `no kind "Anchor" is registered`},
@@ -109,11 +109,11 @@ func TestComparison(t *testing.T) {
 		unused, refused, big []string
 	}{
 		"all is used": {rules: []string{nodes}, asked: asked},
-		"a verb that nobody needs": {
+		"an unneeded verb": {
 			rules: []string{`{apiGroups: [""], resources: [nodes], verbs: [list, patch, delete]}`}, asked: asked,
 			unused: []string{"delete nodes"},
 		},
-		"a built-in role that nobody needs": {rules: []string{nodes}, asked: asked[:2], unused: []string{"everything of the role pilot"}},
+		"an unneeded built-in role": {rules: []string{nodes}, asked: asked[:2], unused: []string{"everything of the role pilot"}},
 		"a subresource is something else": {
 			rules:  []string{nodes, `{apiGroups: [""], resources: [nodes/status], verbs: [patch]}`},
 			asked:  append(asked, answered("", "update", "nodes/status", "", "a")),

@@ -77,7 +77,7 @@ func TestDryRun(t *testing.T) {
 			"kubernetes patch status Service gone":         "/metadata/finalizers",
 		})
 	})
-	poll.Until(t, "nobody else may read it", func(ctx context.Context) error {
+	poll.Until(t, "other users must not read it", func(ctx context.Context) error {
 		return s.leader().answers(ctx, "/plan", "", http.StatusForbidden)
 	})
 	requests := s.end(t)

@@ -26,9 +26,9 @@ func TestSecurePortIsClosed(t *testing.T) {
 	s.throughEcho(t, known).broken.Store(false)
 	s.args = append(s.args, "--dry-run")
 	may := s.mayReadAll(t, known)
-	kubeconfig, err := s.cluster.ServiceAccountKubeconfig(t.Context(), metav1.NamespaceDefault, "nobody")
+	kubeconfig, err := s.cluster.ServiceAccountKubeconfig(t.Context(), metav1.NamespaceDefault, "stranger")
 	must.NoError(t, err)
-	mayNot := known.addToken(t, "the token of nobody", kubeconfig)
+	mayNot := known.addToken(t, "the token of a stranger", kubeconfig)
 	s.launch(t)
 	open := []string{"/healthz", "/livez", "/readyz", "/readyz?verbose"}
 	closed := []string{
@@ -37,7 +37,7 @@ func TestSecurePortIsClosed(t *testing.T) {
 	}
 	absent := []string{"/", "/status", "/debug/pprof/cmdline", "/metrics/../configz"}
 	for _, path := range slices.Concat(open, closed, absent) {
-		for who, token := range map[string]string{"nobody": "", "a token that is none": "not.a.token", "somebody without rights": mayNot} {
+		for who, token := range map[string]string{"no token": "", "an invalid token": "not.a.token", "a user without rights": mayNot} {
 			want := http.StatusForbidden
 			switch {
 			case slices.Contains(open, path):
@@ -53,7 +53,7 @@ func TestSecurePortIsClosed(t *testing.T) {
 			})
 		}
 		if slices.Contains(closed, path) && path != "/debug/flags/v" { // which is to be written, and not read
-			poll.Until(t, path+" is served to whoever may read", func(ctx context.Context) error {
+			poll.Until(t, path+" is served to a user with rights", func(ctx context.Context) error {
 				return s.leader().answers(ctx, path, may, http.StatusOK)
 			})
 		}

@@ -156,7 +156,7 @@ func (m *manifest) grants() ([]grant, error) {
 	}
 	for role := range m.rules {
 		if !bound[role] {
-			return nil, fmt.Errorf("%s is bound to nobody", role)
+			return nil, fmt.Errorf("%s has no binding", role)
 		}
 	}
 	for i, g := range all {

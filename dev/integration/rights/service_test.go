@@ -78,7 +78,7 @@ func serviceSteps() []step {
 			s.awaitEvent(t, demoted.Name, "EnsuringLoadBalancer", 2)
 			s.awaitRecord(t)
 		}},
-		{"a service is deleted, and another needs no load balancer any more", func(t *testing.T, s *scenario) {
+		{"a Service is deleted, and another no longer needs a load balancer", func(t *testing.T, s *scenario) {
 			must.NoError(t, s.admin.CoreV1().Services(deleted.Namespace).Delete(t.Context(), deleted.Name, metav1.DeleteOptions{}))
 			patch := []byte(`{"spec": {"type": "ClusterIP"}}`)
 			_, err := s.admin.CoreV1().Services(demoted.Namespace).Patch(t.Context(), demoted.Name, types.MergePatchType, patch, metav1.PatchOptions{})

@@ -37,7 +37,7 @@ func TestAFailedCreationIsTriedAgain(t *testing.T) {
 	waitForCondition(t, unrouted, missing)
 	waitForEvent(t, missing.Name, "Warning FailedToCreateRoute: Could not make the route to 10.244.2.0/24: ")
 	if creates, _, _ := changes(cloud); creates != 1 {
-		t.Errorf("%d routes created, want that of the node whose instance is there", creates)
+		t.Errorf("%d routes created, want one, to the node whose instance exists", creates)
 	}
 	cloud.Create(t, cloudsim.DefaultInstance(2))
 	waitForCondition(t, routed, missing)
@@ -147,7 +147,7 @@ func TestNothingFollowsFromACacheThatLagsBehind(t *testing.T) {
 }
 
 // A call that hangs holds up neither another node nor a route that has to go.
-func TestACallThatHangsHoldsUpNobody(t *testing.T) {
+func TestACallThatHangsDelaysNoOther(t *testing.T) {
 	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})
 	must.NoError(t, cloud.Service.AddFault(api.Fault{Operation: api.OpCreateRoute, Mode: api.FaultHang, Count: 1}))
 	first, second, third := machine(1, "10.244.1.0/24"), machine(2, "10.244.2.0/24"), machine(3, "10.244.3.0/24")
@@ -167,7 +167,7 @@ func TestACallThatHangsHoldsUpNobody(t *testing.T) {
 }
 
 // The condition of a node says that its routes are there when they are, and not when those of all nodes are.
-func TestNobodyWaitsForTheRoutesOfOthers(t *testing.T) {
+func TestNodesDoNotWaitForTheRoutesOfOthers(t *testing.T) {
 	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})
 	must.NoError(t, cloud.Service.AddFault(api.Fault{Operation: api.OpCreateRoute, Mode: api.FaultHang, Count: 1}))
 	first, second, third := machine(1, "10.244.1.0/24"), machine(2, "10.244.2.0/24"), machine(3, "10.244.3.0/24")

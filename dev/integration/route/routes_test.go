@@ -208,7 +208,7 @@ func TestNodesThatAreNotOursAreLeftAlone(t *testing.T) {
 	change(t, "node-001", func(n *corev1.Node) { n.Annotations = map[string]string{ownership.AnnotationIgnore: "true"} })
 	m.settled(t)
 	if got := table(t, cloud, simtest.ClusterName); !slices.Contains(got, "10.244.1.0/24 by node-001") {
-		t.Errorf("the route of a node that is not ours any more is gone: %q", got)
+		t.Errorf("the route of a node that is no longer ours was deleted: %q", got)
 	}
 }
 

@@ -170,7 +170,7 @@ func TestClasses(t *testing.T) {
 		t.Errorf("load balancers %v, writes to others %v", got, m.writesOf(t, "class-other"))
 	}
 	if found := getService(t, "class-other"); !slices.Equal(found.Finalizers, []string{service.Finalizer}) {
-		t.Errorf("somebody else's finalizer is %v", found.Finalizers)
+		t.Errorf("the finalizers of another controller's Service are %v", found.Finalizers)
 	}
 }
 

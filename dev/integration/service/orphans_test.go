@@ -189,7 +189,7 @@ func TestTwoClustersOfOneName(t *testing.T) {
 	waitAudits(t, first, 3)
 	waitAudits(t, away, 3)
 	if found := byUID(); len(found) != 1 || found[mine].Name == "" || len(found[mine].Targets) != 1 {
-		t.Errorf("left in the cloud: %v, want that of %s", found, mine)
+		t.Errorf("left in the cloud: %v, want the load balancer of %s", found, mine)
 	}
 	for name, m := range map[string]manager{"first": first, "second": away} {
 		if got := m.Metric(t, "mooring_service_orphans"); got != 0 {

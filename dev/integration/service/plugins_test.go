@@ -123,7 +123,7 @@ func (p *plugin) answer(operation string, err error) {
 // How many writes the cloud sees at once is what the operator says, or else the provider, or else one.
 func TestWrites(t *testing.T) {
 	for name, test := range map[string]struct{ declared, flag, want int }{
-		"nobody says":       {0, 0, 1},
+		"undeclared":        {0, 0, 1},
 		"the provider says": {3, 0, 3},
 		"it says many":      {8, 0, 8}, // as many as the queue admits before the cloud has answered any call
 		"the operator says": {3, 2, 2},

@@ -93,9 +93,9 @@ func awaitAsked(t *testing.T, f *fixture, node string, least int) {
 	})
 }
 
-// TestSickNodesDelayNobody has the cloud hang for more nodes than there are workers, and fail for one. While that lasts, others get their
+// TestSickNodesDelayNoOthers has the cloud hang for more nodes than there are workers, and fail for one. While that lasts, others get their
 // certificates. Afterwards these get theirs.
-func TestSickNodesDelayNobody(t *testing.T) {
+func TestSickNodesDelayNoOthers(t *testing.T) {
 	f := newFixture(t)
 	f.start(t)
 	waiting := map[string]string{}
@@ -131,8 +131,8 @@ func TestSickNodesDelayNobody(t *testing.T) {
 	signed(t, failed)
 }
 
-// TestDecidedBySomebodyElse leaves alone what others have decided.
-func TestDecidedBySomebodyElse(t *testing.T) {
+// TestDecidedByAnotherApprover leaves alone what others have decided.
+func TestDecidedByAnotherApprover(t *testing.T) {
 	f := newFixture(t)
 	node, address := f.instance("n")
 	name := asks(t, node, nil, []string{address})

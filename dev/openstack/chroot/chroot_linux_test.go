@@ -171,7 +171,7 @@ func TestAProgramIsStartedAndReached(t *testing.T) {
 		t.Errorf("the network has routes: %q", got)
 	}
 	if _, err := room.Dial(t.Context(), "tcp", "127.0.0.1:1"); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("dial where nobody listens: %v, want a refusal by its loopback", err)
+		t.Errorf("dial a port without a listener: %v, want a refusal by its loopback", err)
 	}
 	if _, err := room.Dial(t.Context(), "tcp", "192.0.2.1:1"); !errors.Is(err, syscall.ENETUNREACH) {
 		t.Errorf("dial elsewhere: %v, want that it has no network", err)

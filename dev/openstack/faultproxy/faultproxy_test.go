@@ -210,8 +210,8 @@ func TestCloseEndsWhatHangs(t *testing.T) {
 }
 
 func TestAServiceThatIsDownCutsCallsOff(t *testing.T) {
-	nobody := &url.URL{Scheme: "http", Host: "127.0.0.1:1"}
-	proxy, err := Listen(map[string]*url.URL{"compute": nobody}, nil)
+	closed := &url.URL{Scheme: "http", Host: "127.0.0.1:1"}
+	proxy, err := Listen(map[string]*url.URL{"compute": closed}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

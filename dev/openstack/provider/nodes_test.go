@@ -138,7 +138,7 @@ func (w *project) routes(t *testing.T) {
 		for _, number := range w.harbor.members {
 			open := func(pair ports.AddressPair) bool { return pair.IPAddress == podCIDR(number) }
 			if !slices.ContainsFunc(allowed[w.servers[number].ID], open) {
-				return fmt.Errorf("that of %s has %v", serverName(number), allowed[w.servers[number].ID])
+				return fmt.Errorf("the port of %s has %v", serverName(number), allowed[w.servers[number].ID])
 			}
 		}
 		return nil

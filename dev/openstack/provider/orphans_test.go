@@ -41,7 +41,7 @@ func (w *project) orphans(t *testing.T) {
 	until(t, "the orphan is gone, and nothing else", func(ctx context.Context) error {
 		found, err := s.balancersOf(ctx, gone.Name)
 		if err == nil && (len(found) != 1 || found[0].ProvisioningStatus != "ACTIVE") {
-			err = fmt.Errorf("there are %+v, want that of the other cluster", found)
+			err = fmt.Errorf("there are %+v, want the load balancer of the other cluster", found)
 		}
 		return err
 	})

@@ -41,7 +41,7 @@ var vsphereMoreCalls = map[string]string{
 
 // zones is why the plugin looks for zones more often by itself.
 const zones = "the plugin looks for the zone at each change of a node that has no label of one, and Mooring writes a node's " +
-	"addresses before its labels, so that no node is used before it has addresses"
+	"addresses before its labels: no node is used before it has addresses"
 
 // vsphereScenario runs with the vSphere plugin, which offers the legacy Instances and Zones, keeps an index of nodes by an informer
 // of its own, and takes its login from a Secret that another informer brings. Simulator is the program vcsim.
