@@ -1,7 +1,10 @@
 // Package deploy holds the manifests that Mooring ships, so tests and the demo run it with what operators apply.
 package deploy
 
-import _ "embed"
+import (
+	"bytes"
+	_ "embed"
+)
 
 // RBAC is the ServiceAccount kube-system/cloud-controller-manager with the least rights that the controllers need, as a
 // stream of YAML documents.
@@ -36,10 +39,14 @@ var MetalLBRBAC []byte
 //go:embed manifests/rbac-load-balancers-only.yaml
 var LoadBalancersOnlyRBAC []byte
 
-// ServingCertificateRBAC is what takes the place of RBAC with --controllers=*,kubelet-serving-certificate.
+// ServingCertificateRBAC is what --controllers=*,kubelet-serving-certificate needs besides RBAC, or besides what takes its place: a ClusterRole
+// with a name of its own.
 //
 //go:embed manifests/rbac-kubelet-serving-certificate.yaml
 var ServingCertificateRBAC []byte
+
+// With joins manifests into one stream of documents.
+func With(manifests ...[]byte) []byte { return bytes.Join(manifests, []byte("---\n")) }
 
 // DryRunRBAC is what takes the place of RBAC with --dry-run: nothing may be written.
 //

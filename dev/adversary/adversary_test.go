@@ -52,7 +52,7 @@ const (
 func TestAStolenKubelet(t *testing.T) {
 	t.Logf("seed %d, %d moves", *seed, *moves)
 	cloud := simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(nodes)})
-	startManager(t, deploy.ServingCertificateRBAC, cloud.ConfigFile, "--cloud-provider=sim", "--controllers=*,"+servingcertificate.Name)
+	startManager(t, deploy.With(deploy.RBAC, deploy.ServingCertificateRBAC), cloud.ConfigFile, "--cloud-provider=sim", "--controllers=*,"+servingcertificate.Name)
 	names := startNodes(t)
 	service := createService(t)
 	poll.Within(t, 2*time.Minute, "the cluster is whole", func(ctx context.Context) error { return whole(ctx, cloud, service) })

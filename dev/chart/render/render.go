@@ -93,11 +93,10 @@ var Manifests = []Manifest{
 		Templates: []string{"serviceaccount.yaml", "rbac.yaml"},
 	},
 	{
-		File: "manifests/rbac-kubelet-serving-certificate.yaml",
-		Head: "What the cloud-controller-manager may do with --controllers=*,kubelet-serving-certificate, in place of deploy/rbac.yaml: it may approve\n" +
-			"serving certificates of kubelets besides.",
+		File:      "manifests/rbac-kubelet-serving-certificate.yaml",
+		Head:      "What --controllers=*,kubelet-serving-certificate needs besides deploy/rbac.yaml, or what is in its place.",
 		Values:    "provider: {name: sim}\ncontrollers: ['*', kubelet-serving-certificate]",
-		Templates: []string{"serviceaccount.yaml", "rbac.yaml"},
+		Templates: []string{"rbac-kubelet-serving-certificate.yaml"},
 	},
 	{
 		File:      "manifests/rbac-dry-run.yaml",

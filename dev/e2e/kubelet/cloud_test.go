@@ -47,7 +47,7 @@ func wantAddresses(m machine) []corev1.NodeAddress {
 // managerKubeconfig applies the shipped rights and returns a kubeconfig of the service account that has them.
 func managerKubeconfig(t *testing.T, cluster *localcluster.Cluster) string {
 	t.Helper()
-	if err := cluster.Apply(t.Context(), deploy.ServingCertificateRBAC); err != nil {
+	if err := cluster.Apply(t.Context(), deploy.With(deploy.RBAC, deploy.ServingCertificateRBAC)); err != nil {
 		t.Fatal(err)
 	}
 	path, err := cluster.ServiceAccountKubeconfig(t.Context(), "kube-system", "cloud-controller-manager")

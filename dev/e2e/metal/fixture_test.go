@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +24,6 @@ import (
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
-	"github.com/mooring-ccm/mooring/dev/requesttest"
 )
 
 func TestMain(m *testing.M) {
@@ -306,7 +304,7 @@ bgp:
 // kubeconfig returns the path of the manager's kubeconfig.
 func (l *fixture) kubeconfig(t *testing.T) string {
 	t.Helper()
-	must.NoError(t, l.cluster.Apply(t.Context(), append(slices.Clone(deploy.MetalRBAC), requesttest.Rights...)))
+	must.NoError(t, l.cluster.Apply(t.Context(), deploy.With(deploy.MetalRBAC, deploy.ServingCertificateRBAC)))
 	path, err := l.cluster.ServiceAccountKubeconfig(t.Context(), "kube-system", "cloud-controller-manager")
 	must.NoError(t, err)
 	return path

@@ -77,13 +77,14 @@ func (s *scenario) awaitDecision(t *testing.T, name string, want certificatesv1.
 
 // TestEachMissingRightOfServingCertificatesIsNamed is TestEachMissingRightIsNamed for the rights that only this controller needs.
 func TestEachMissingRightOfServingCertificatesIsNamed(t *testing.T) {
-	eachMissingRightIsNamed(t, deploy.ServingCertificateRBAC, func(g grant) bool { return g.group == certificatesv1.GroupName }, "--controllers=*,kubelet-serving-certificate")
+	ofCertificates := func(g grant) bool { return g.group == certificatesv1.GroupName }
+	eachMissingRightIsNamed(t, deploy.With(deploy.RBAC, deploy.ServingCertificateRBAC), ofCertificates, "--controllers=*,kubelet-serving-certificate")
 }
 
 // TestServingCertificatesOnMetal has machines of an inventory ask for certificates: each gets one for what the inventory has of it, and none for
 // the address of another.
 func TestServingCertificatesOnMetal(t *testing.T) {
-	s, _ := newMetalScenario(t, way{rights: append(slices.Clone(deploy.MetalRBAC), requesttest.Rights...), args: []string{
+	s, _ := newMetalScenario(t, way{rights: deploy.With(deploy.MetalRBAC, deploy.ServingCertificateRBAC), args: []string{
 		"--controllers=*,kubelet-serving-certificate", "--kubelet-serving-deny=Unknown",
 	}}, "m1", "m2")
 	s.launch(t)

@@ -41,7 +41,7 @@ func ways() []way {
 			args: append(separate, "--service-account-prefix=cloud-controller-manager-"), apiServerArgs: []string{withoutStreams}, play: playSim},
 		{name: "identities of the reference", manifest: "deploy/manifests/rbac-reference-identities.yaml", rights: deploy.ReferenceIdentitiesRBAC,
 			args: separate, apiServerArgs: []string{withoutStreams}, play: playSim},
-		{name: "serving certificates", manifest: "deploy/manifests/rbac-kubelet-serving-certificate.yaml", rights: deploy.ServingCertificateRBAC,
+		{name: "serving certificates", manifest: "deploy/manifests/rbac-kubelet-serving-certificate.yaml", rights: deploy.With(deploy.RBAC, deploy.ServingCertificateRBAC),
 			args: []string{"--controllers=*,kubelet-serving-certificate"}, apiServerArgs: []string{withoutStreams}, play: playSim},
 		{name: "metal", manifest: metal, rights: deploy.MetalRBAC, apiServerArgs: []string{withoutStreams}, play: playMetal},
 		{name: "load balancers only", manifest: "deploy/manifests/rbac-load-balancers-only.yaml", rights: deploy.LoadBalancersOnlyRBAC,

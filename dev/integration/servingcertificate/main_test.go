@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	var failed error
 	code := harness.MainOn(m, "servingcertificate", localclustertest.WithControllerManager, func(started *localcluster.Cluster, administrator *kubernetes.Clientset) {
 		cluster, admin = started, administrator
-		for _, manifest := range [][]byte{deploy.ServingCertificateRBAC, []byte(anyoneAsks)} {
+		for _, manifest := range [][]byte{deploy.RBAC, deploy.ServingCertificateRBAC, []byte(anyoneAsks)} {
 			if failed == nil {
 				failed = cluster.Apply(context.Background(), manifest)
 			}
