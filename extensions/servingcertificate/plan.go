@@ -19,6 +19,8 @@ type policy struct {
 	CIDRs []netip.Prefix
 	// APIServer is the name or the address by which this manager reaches the API server. No pattern and no network allows it.
 	APIServer string
+	// ClusterDomain is the domain of Services and Pods. No node has a name in it.
+	ClusterDomain string
 	// Deny says which requests are denied. Requests that are neither approved nor denied stay pending.
 	Deny denyPolicy
 	// PerHour is how many requests of one node are approved within an hour.
@@ -168,8 +170,8 @@ func refuse(denied bool, reason, message string) decision {
 func notReported(asked request, known facts, policy policy) []string {
 	var foreign []string
 	for _, name := range asked.names {
-		allowed := name != strings.ToLower(policy.APIServer) && slices.ContainsFunc(policy.DNS, func(p string) bool { return matches(p, asked.node, name) })
-		if reserved(name) || !slices.Contains(known.names, name) && !allowed {
+		allowed := !ofAPIServer(name, policy) && slices.ContainsFunc(policy.DNS, func(p string) bool { return matches(p, asked.node, name) })
+		if reserved(name, policy) || !slices.Contains(known.names, name) && !allowed {
 			foreign = append(foreign, name)
 		}
 	}
@@ -182,11 +184,24 @@ func notReported(asked request, known facts, policy policy) []string {
 	return foreign
 }
 
-// reserved reports whether a name is the API server's or a Service's, which no node has, whatever a kubelet says: a kubelet with a bootstrap token
-// chooses the name of its node.
-func reserved(name string) bool {
+// defaultClusterDomain is what kubelets and DNS servers of clusters have by default.
+const defaultClusterDomain = "cluster.local"
+
+// reserved reports whether a name is the API server's or a Service's, which no node has, whatever a kubelet or the cloud says: a kubelet with a
+// bootstrap token chooses the name of its node, and who may create instances chooses theirs.
+func reserved(name string, policy policy) bool {
 	labels := strings.Split(name, ".")
-	return labels[0] == "kubernetes" || name == "localhost" || slices.Contains(labels[1:], "svc") || strings.HasSuffix(name, ".cluster.local")
+	return labels[0] == "kubernetes" || name == "localhost" || slices.Contains(labels[1:], "svc") ||
+		within(name, defaultClusterDomain) || within(name, strings.ToLower(policy.ClusterDomain))
+}
+
+// within reports whether a name is a domain or one in it.
+func within(name, domain string) bool { return domain != "" && strings.HasSuffix("."+name, "."+domain) }
+
+// ofAPIServer reports whether a name may be one of the API server's that only the cloud can say to be an instance's: a control plane of one
+// machine is reached by its name, and some clouds call instances kubernetes-....
+func ofAPIServer(name string, policy policy) bool {
+	return strings.HasPrefix(name, "kubernetes") || name == strings.ToLower(strings.TrimSuffix(policy.APIServer, "."))
 }
 
 // matches reports whether a name is one of a pattern. A star does not match a dot, as in certificates, nor does {node}: the name of a node may

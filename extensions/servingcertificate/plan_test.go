@@ -38,6 +38,7 @@ func TestDecide(t *testing.T) {
 		return func(_ *request, f *facts, _ *policy) { f.names = append(f.names, name) }
 	}
 	apiServer := func(host string) change { return func(_ *request, _ *facts, p *policy) { p.APIServer = host } }
+	domain := func(name string) change { return func(_ *request, _ *facts, p *policy) { p.ClusterDomain = name } }
 	denying := func(d denyPolicy) change { return func(_ *request, _ *facts, p *policy) { p.Deny = d } }
 	invalid := func(r *request, _ *facts, _ *policy) { r.problems = []string{"it is forged"} }
 	noNode := func(_ *request, f *facts, _ *policy) { *f = facts{} }
@@ -76,7 +77,15 @@ func TestDecide(t *testing.T) {
 		"a node named as another host":        {[]change{called("registry.example.com"), allow("{node}")}, wait, ReasonNotReported, "registry.example.com", 0},
 		"a Service":                           {[]change{ask("web.default.svc"), allow("*.default.svc")}, wait, ReasonNotReported, "web.default.svc", 0},
 		"the API server, by the cloud":        {[]change{called("kubernetes"), reports("kubernetes")}, wait, ReasonNotReported, "kubernetes", 0},
-		"a node called like others":           {[]change{called("kubernetes-7"), allow("{node}")}, approve, ReasonApproved, "", 0},
+		"a node called almost like it":        {[]change{called("kubernetes-7"), allow("{node}")}, wait, ReasonNotReported, "kubernetes-7", 0},
+		"almost, by the cloud":                {[]change{called("kubernetes-7"), reports("kubernetes-7")}, approve, ReasonApproved, "", 0},
+		"almost, by a pattern":                {[]change{ask("kubernetes-api.example"), allow("*.example")}, wait, ReasonNotReported, "kubernetes-api.example", 0},
+		"a name in the cluster's domain":      {[]change{ask("a.default.pod.k8s.corp"), reports("a.default.pod.k8s.corp"), domain("K8S.corp")}, wait, ReasonNotReported, "k8s.corp", 0},
+		"the cluster's domain":                {[]change{ask("k8s.corp"), reports("k8s.corp"), domain("k8s.corp")}, wait, ReasonNotReported, "k8s.corp", 0},
+		"in the domain that is usual":         {[]change{ask("web.cluster.local"), reports("web.cluster.local"), domain("k8s.corp")}, wait, ReasonNotReported, "web.cluster.local", 0},
+		"beside the cluster's domain":         {[]change{ask("a.myk8s.corp"), reports("a.myk8s.corp"), domain("k8s.corp")}, approve, ReasonApproved, "", 0},
+		"a control plane of one machine":      {[]change{ask("api.example"), reports("api.example"), apiServer("API.example")}, approve, ReasonApproved, "", 0},
+		"the API server with its last dot":    {[]change{ask("api.example"), allow("*.example"), apiServer("api.example.")}, wait, ReasonNotReported, "api.example", 0},
 		"an address in an allowed network":    {[]change{askIP("10.9.0.1"), allowIP("10.9.0.0/16")}, approve, ReasonApproved, "", 0},
 		"an address outside of it":            {[]change{askIP("10.8.0.1"), allowIP("10.9.0.0/16")}, wait, ReasonNotReported, "10.8.0.1", 0},
 		"forged":                              {[]change{invalid}, wait, ReasonInvalid, "it is forged", 0},
@@ -147,8 +156,8 @@ func TestPolicies(t *testing.T) {
 			t.Errorf("CIDR %q: %v", cidr, err)
 		}
 	}
-	if problems := (&servingCertificateFlags{policy: policy{DNS: []string{"*"}}, deny: "Always"}).validate(); len(problems) != 3 {
-		t.Errorf("problems %v, want 3", problems)
+	if problems := (&servingCertificateFlags{policy: policy{DNS: []string{"*"}}, deny: "Always"}).validate(); len(problems) != 4 {
+		t.Errorf("problems %v, want 4", problems)
 	}
 	if problems := Controller().Validate(); len(problems) > 0 {
 		t.Errorf("the default policy has problems: %v", problems)

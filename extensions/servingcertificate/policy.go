@@ -11,7 +11,9 @@ import (
 )
 
 // defaultPolicy is the flags' default.
-func defaultPolicy() policy { return policy{Deny: denyNothing, PerHour: 6} }
+func defaultPolicy() policy {
+	return policy{Deny: denyNothing, PerHour: 6, ClusterDomain: defaultClusterDomain}
+}
 
 // denyPolicies are all of them.
 func denyPolicies() []denyPolicy { return []denyPolicy{denyNothing, denyInvalid, denyUnknown} }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -60,6 +61,8 @@ func (f *servingCertificateFlags) add(flags *pflag.FlagSet) {
 			"ask for what the cloud does not report. All others that are not approved stay pending.")
 	flags.IntVar(&f.policy.PerHour, "kubelet-serving-approvals-per-hour", f.policy.PerHour,
 		"How many requests of one node for serving certificates are approved within an hour.")
+	flags.StringVar(&f.policy.ClusterDomain, "kubelet-serving-cluster-domain", f.policy.ClusterDomain,
+		"DNS domain of the cluster's Services and Pods, as in the kubelets' clusterDomain. No serving certificate of a kubelet has a name in it.")
 	flags.BoolVar(&f.policy.TrustProviderIDs, "kubelet-serving-trust-provider-ids", f.policy.TrustProviderIDs,
 		"Find the instance of a node that asks for a serving certificate by its provider ID, which its kubelet may have written, and not by its name.")
 	flagannotation.Explain(flags, map[string]string{
@@ -67,6 +70,7 @@ func (f *servingCertificateFlags) add(flags *pflag.FlagSet) {
 		"kubelet-serving-allowed-cidrs":      "Kubelets may have addresses that their cloud does not know, such as those of a VPN",
 		"kubelet-serving-deny":               "A request that stays pending may be approved by another approver; one that is denied shows at once what is wrong with it",
 		"kubelet-serving-approvals-per-hour": "One machine must not have hundreds of certificates signed",
+		"kubelet-serving-cluster-domain":     "A kubelet with a certificate for a name in this domain could answer for Services",
 		"kubelet-serving-trust-provider-ids": "A cloud whose instances do not have the names of their nodes",
 	})
 }
@@ -91,6 +95,9 @@ func (f *servingCertificateFlags) validate() []error {
 	f.policy.Deny = denyPolicy(f.deny)
 	if !slices.Contains(denyPolicies(), f.policy.Deny) {
 		errs = append(errs, invalid("kubelet-serving-deny", f.deny, "must be Never, Invalid or Unknown"))
+	}
+	if problems := validation.IsDNS1123Subdomain(strings.ToLower(f.policy.ClusterDomain)); len(problems) > 0 {
+		errs = append(errs, invalid("kubelet-serving-cluster-domain", f.policy.ClusterDomain, strings.Join(problems, "; ")))
 	}
 	if f.policy.PerHour < 1 {
 		errs = append(errs, invalid("kubelet-serving-approvals-per-hour", f.policy.PerHour, "must be at least 1"))
