@@ -359,7 +359,7 @@ type change struct {
 	ends    time.Duration
 	text    string
 	arrived func(*double.Call) bool
-	// holds reports whether the plugin has what is to change, by the last call that says so; nil: it does.
+	// holds reports whether the plugin has what is to change, by the last call that says so.
 	holds func(*double.Call) (has, says bool)
 }
 
@@ -380,7 +380,9 @@ func changes(d draw.Draw) []change {
 			}
 			all = append(all, change{"13-port", service, service, at, 0, fmt.Sprintf("the port %d", event.Number), func(call *double.Call) bool {
 				return call.Method == "EnsureLoadBalancer" && call.Object == service && call.Port == int32(event.Number)
-			}, nil})
+			}, func(call *double.Call) (has, says bool) {
+				return call.Port != int32(event.Number), call.Method == "EnsureLoadBalancer" && call.Object == service && call.Err == nil
+			}})
 		case draw.Exclude:
 			ends := time.Duration(0)
 			if event.For > 0 {
@@ -427,7 +429,7 @@ func lateness(j *judge) {
 		}
 	}
 	for _, one := range all {
-		if one.holds != nil && (!j.held(one) || j.absent(one.object, one.at)) {
+		if !j.held(one) || j.absent(one.object, one.at) {
 			continue
 		}
 		reference, ok := arrival(j.reference, one)
@@ -479,7 +481,8 @@ func instance(call *double.Call) bool {
 func balancer(call *double.Call) bool { return strings.HasSuffix(call.Method, "LoadBalancer") }
 
 // held reports whether the plugin had from Mooring what a change is to change: a node that was no target need not leave.
-func (j *judge) held(one change) (held bool) {
+func (j *judge) held(one change) bool {
+	held := one.rule == "13-port" // the first call may have failed
 	for _, call := range j.mooring.Calls {
 		if has, says := one.holds(call); says && call.Began < one.at {
 			held = has

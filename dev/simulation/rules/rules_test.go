@@ -281,6 +281,11 @@ var allowances = []allowance{
 		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[2].Other = false },
 	},
 	{
+		name: "a port that the Service has already", rule: "13-port", draw: world(draw.Event{At: 3 * time.Minute, Kind: draw.PortChange, Object: "s", Number: 80}),
+		reference: func(r *double.Record) { r.Calls[1].Port = 80 },
+		broken:    func(_ *draw.Draw, r *double.Record) { r.Calls[2].Port = 8000 },
+	},
+	{
 		name: "a node that is excluded after Mooring has deleted it", rule: "4-excluded", draw: world(draw.Event{At: 3 * time.Minute, Kind: draw.Exclude, Object: "m"}),
 		reference: func(r *double.Record) {
 			r.Calls[1].Began, r.Calls[1].Ended, r.Calls[1].Targets = 3*time.Minute, 3*time.Minute+time.Second, []string{"n"}
