@@ -18,7 +18,7 @@ type answer struct {
 
 // maxReadText is how many bytes of a text are looked at for what they mean: an error may hold a whole answer of a proxy.
 // What a cloud says comes first, and every byte is compared with dozens of words each time that the call fails.
-const maxReadText = 8 << 10
+const maxReadText = 2 << 10
 
 // readable returns what is looked at of a text.
 func readable(text string) string { return text[:min(len(text), maxReadText)] }
