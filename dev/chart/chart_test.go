@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/lint"
@@ -296,6 +297,50 @@ func TestAlertsOfMetalAreItsOwn(t *testing.T) {
 	}
 }
 
+// ofTheTarget are labels that Prometheus gives all series of a target, and that a kind of metrics has.
+var ofTheTarget = []string{"cluster", "namespace", "job", "instance", "pod", "le"}
+
+// asksForWhatIs returns what an expression asks for that no row of the page of metrics has: labels in selectors and groups, and values, which
+// the text of the row names. Rows are the labels and texts by metric; metrics of libraries have none.
+func asksForWhatIs(expression parser.Expr, rows map[string][2]string) (wrong []string) {
+	grouped := slices.Clone(ofTheTarget)
+	parser.Inspect(expression, func(node parser.Node, _ []parser.Node) error {
+		selector, ok := node.(*parser.VectorSelector)
+		if !ok {
+			return nil
+		}
+		row, ours := rows[strings.TrimSuffix(selector.Name, "_bucket")]
+		for _, found := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(row[0], -1) {
+			grouped = append(grouped, found[1])
+		}
+		for _, matcher := range selector.LabelMatchers {
+			if !ours || matcher.Name == labels.MetricName || slices.Contains(ofTheTarget, matcher.Name) {
+				continue
+			}
+			if !strings.Contains(row[0], "`"+matcher.Name+"`") {
+				wrong = append(wrong, selector.Name+" by "+matcher.Name)
+			}
+			for value := range strings.SplitSeq(matcher.Value, "|") {
+				if !regexp.MustCompile(`\b` + regexp.QuoteMeta(value) + `\b`).MatchString(row[1]) {
+					wrong = append(wrong, fmt.Sprintf("%s with %s=%q", selector.Name, matcher.Name, value))
+				}
+			}
+		}
+		return nil
+	})
+	parser.Inspect(expression, func(node parser.Node, _ []parser.Node) error {
+		if by, ok := node.(*parser.AggregateExpr); ok {
+			for _, label := range by.Grouping {
+				if !slices.Contains(grouped, label) {
+					wrong = append(wrong, by.String()+" by "+label)
+				}
+			}
+		}
+		return nil
+	})
+	return wrong
+}
+
 // TestMetricsThatAreAskedForExist holds alerts and dashboard against the page of all metrics, which is itself checked against the
 // program.
 func TestMetricsThatAreAskedForExist(t *testing.T) {
@@ -307,9 +352,24 @@ func TestMetricsThatAreAskedForExist(t *testing.T) {
 	for _, name := range regexp.MustCompile("`([a-z][a-z0-9_]+)`").FindAllStringSubmatch(string(page), -1) {
 		documented[name[1]] = true
 	}
+	rows := map[string][2]string{}
+	for _, row := range regexp.MustCompile("(?m)^- `([a-z0-9_]+)` \\(([^)]*)\\): (.*)$").FindAllStringSubmatch(string(page), -1) {
+		rows[row[1]] = [2]string{row[2], row[3]}
+	}
+	for wrong, expression := range map[string]string{
+		"mooring_service_drift_total by result":                   `mooring_service_drift_total{result="gone"}`,
+		`mooring_service_drift_total with kind="success"`:         `mooring_service_drift_total{kind=~"gone|success"}`,
+		"sum by (result) (mooring_service_drift_total) by result": `sum by (result) (mooring_service_drift_total)`,
+	} {
+		parsed, err := parser.NewParser(parser.Options{}).ParseExpr(expression)
+		must.NoError(t, err)
+		if got := asksForWhatIs(parsed, rows); !slices.Contains(got, wrong) {
+			t.Errorf("%s: found %q, want %q", expression, got, wrong)
+		}
+	}
 	shipped := expressions(t)
-	if len(shipped) < 20 {
-		t.Fatalf("found %d expressions: this test looks in the wrong place", len(shipped))
+	if len(shipped) < 20 || len(rows) < 50 {
+		t.Fatalf("found %d expressions and %d metrics: this test looks in the wrong place", len(shipped), len(rows))
 	}
 	promQL := parser.NewParser(parser.Options{})
 	for _, where := range slices.Sorted(maps.Keys(shipped)) {
@@ -317,6 +377,9 @@ func TestMetricsThatAreAskedForExist(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", where, err)
 			continue
+		}
+		for _, wrong := range asksForWhatIs(expression, rows) {
+			t.Errorf("%s asks for %s, which docs/reference/metrics.md does not know", where, wrong)
 		}
 		parser.Inspect(expression, func(node parser.Node, _ []parser.Node) error {
 			if selector, ok := node.(*parser.VectorSelector); ok {

@@ -14,7 +14,9 @@ import (
 var (
 	flagName   = regexp.MustCompile(`(?:^|[^\w-])(--[a-z][a-z0-9-]*)`)
 	metricName = regexp.MustCompile(`\bmooring_[a-z0-9_]*[a-z0-9]\b`)
-	series     = regexp.MustCompile(`_(bucket|count|sum)$`)
+	// selection is a metric with labels, and with their values or without.
+	selection = regexp.MustCompile(`(mooring_[a-z0-9_]+)\{([^}]*)\}`)
+	series    = regexp.MustCompile(`_(bucket|count|sum)$`)
 	// section is a command of the tool in its reference. defined is a flag in its list, or one that it shares with other commands.
 	section = regexp.MustCompile(`(?m)^## mooring (.*)$`)
 	defined = regexp.MustCompile("(?m)(?:^- |^Also |`, )`(?:(-[a-z]), )?(--[a-z-]+)")
@@ -118,6 +120,17 @@ func TestNamesExist(t *testing.T) {
 		for _, name := range metricName.FindAllString(page, -1) {
 			if !strings.Contains(metrics, "`"+series.ReplaceAllString(name, "")+"`") {
 				t.Errorf("%s names the metric %s, which the reference does not have", path, name)
+			}
+		}
+	}
+	for path, page := range guides(t) {
+		for _, found := range selection.FindAllStringSubmatch(page, -1) {
+			row := regexp.MustCompile("(?m)^- `" + series.ReplaceAllString(found[1], "") + "` .*$").FindString(metrics)
+			for part := range strings.SplitSeq(found[2], ",") {
+				label, value, _ := strings.Cut(part, "=")
+				if !strings.Contains(row, "`"+label+"`") || !strings.Contains(row, strings.Trim(value, `"`)) {
+					t.Errorf("%s selects %s, which the reference does not have", path, found[0])
+				}
 			}
 		}
 	}

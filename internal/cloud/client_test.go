@@ -235,7 +235,7 @@ func TestMetricsNameOperationAndOutcome(t *testing.T) {
 		_, _ = metadataOf(t, cloud, t.Context())
 	}
 	want := `
-# HELP mooring_cloud_calls_total Calls to the cloud through the plugin, by the plugin's method and by outcome. A listing counts once.
+# HELP mooring_cloud_calls_total Calls to the cloud through the plugin, by the plugin's method and by outcome (ok, not_found, not_implemented, throttled, terminal, retry, timeout, canceled, panic, error). A listing counts once.
 # TYPE mooring_cloud_calls_total counter
 mooring_cloud_calls_total{operation="InstanceMetadata",outcome="not_found"} 1
 mooring_cloud_calls_total{operation="InstanceMetadata",outcome="ok"} 1

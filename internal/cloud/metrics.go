@@ -30,7 +30,8 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 	m := &metrics{
 		calls: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: names.MetricCloudCalls,
-			Help: "Calls to the cloud through the plugin, by the plugin's method and by outcome. A listing counts once.",
+			Help: "Calls to the cloud through the plugin, by the plugin's method and by outcome (ok, not_found, not_implemented, throttled, " +
+				"terminal, retry, timeout, canceled, panic, error). A listing counts once.",
 		}, []string{"operation", "outcome"}),
 		duration: factory.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "mooring_cloud_call_duration_seconds",

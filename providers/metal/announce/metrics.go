@@ -24,7 +24,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		}, []string{"state"}),
 		services: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "mooring_metal_services",
-			Help: "Services with a load balancer of this provider, by whether all their addresses have next hops.",
+			Help: "Services with a load balancer of this provider, by whether all their addresses have next hops (true, false).",
 		}, []string{"announced"}),
 		destinations: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "mooring_metal_destinations",

@@ -8,7 +8,7 @@ import (
 
 var (
 	addressesDesc = prometheus.NewDesc("mooring_metal_pool_addresses",
-		"Addresses of each pool, by whether a Service has them. A pool that runs out refuses Services.",
+		"Addresses of each pool, by state (assigned, free). A pool that runs out refuses Services.",
 		[]string{"pool", "family", "state"}, nil)
 	outsideDesc = prometheus.NewDesc("mooring_metal_addresses_outside_pools",
 		"Addresses that Services have and that are in no pool: the pools have changed, or another implementation assigns them.", nil, nil)

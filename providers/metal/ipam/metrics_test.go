@@ -26,7 +26,7 @@ func TestMetrics(t *testing.T) {
 		l.finish(t, name)
 	}
 	want := `
-# HELP mooring_metal_pool_addresses Addresses of each pool, by whether a Service has them. A pool that runs out refuses Services.
+# HELP mooring_metal_pool_addresses Addresses of each pool, by state (assigned, free). A pool that runs out refuses Services.
 # TYPE mooring_metal_pool_addresses gauge
 mooring_metal_pool_addresses{family="IPv4",pool="one",state="assigned"} 2
 mooring_metal_pool_addresses{family="IPv4",pool="one",state="free"} 0

@@ -14,7 +14,7 @@ type metrics struct {
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
 	factory := promauto.With(registerer)
-	return &metrics{
+	m := &metrics{
 		addresses: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "mooring_metal_l2_addresses",
 			Help: "Addresses that this replica answers ARP and neighbor solicitations for, by interface.",
@@ -24,6 +24,12 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Help: "Answers, announcements and questions that were sent, by protocol (arp, ndp) and result (success, error).",
 		}, []string{"protocol", "result"}),
 	}
+	for _, protocol := range []string{"arp", "ndp"} { // an alert on a rate needs a value from before the first error
+		for _, result := range []string{"success", "error"} {
+			m.frames.WithLabelValues(protocol, result)
+		}
+	}
+	return m
 }
 
 func (m *metrics) sent(is6 bool, err error) {

@@ -28,7 +28,8 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		}, []string{"group", "state"}),
 		errors: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "mooring_metal_node_group_errors",
-			Help: "Machines of node groups that are shown to the Cluster Autoscaler with an error, by group and code.",
+			Help: "Machines of node groups that are shown to the Cluster Autoscaler with an error, by group and code: machine-rests, " +
+				"machine-under-maintenance, power-on-timeout, record-unreadable, or the BMC's.",
 		}, []string{"group", "code"}),
 		commands: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "mooring_metal_node_group_commands_total",
