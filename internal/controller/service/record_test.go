@@ -250,3 +250,18 @@ func TestALargeRecordFits(t *testing.T) {
 		t.Errorf("%d Services in %d bytes, %v", len(content.Services), len(text), err)
 	}
 }
+
+// Labels of nodes are in no digest: a Service whose targets are selected by them is in no record, so the next leader ensures it.
+func TestServicesThatSelectByLabelsAreInNoRecord(t *testing.T) {
+	set, all := targetsOf([]*corev1.Node{nodeWith("a")}), map[types.NamespacedName]state{}
+	for name, targets := range map[string]*targetSet{"plain": set, "selecting": set.labelled()} {
+		service := serviceWith(named(name), func(s *corev1.Service) { s.UID = types.UID(name) })
+		all[keyOf(service)] = state{made: &made{
+			service: service, inputs: inputsOf(service), ensured: true, lastEnsured: service, status: &corev1.LoadBalancerStatus{}, targets: targets.members,
+		}}
+	}
+	content := recordOf(all, set, digestOf("v1"), nil)
+	if _, plain := content.Services["plain"]; !plain || len(content.Services) != 1 {
+		t.Errorf("recorded %v", content.Services)
+	}
+}
