@@ -60,7 +60,7 @@ func (l *lister) confirmed(ctx context.Context, nodes []*corev1.Node, maxAge tim
 	answered, done := make(map[nodeKey]Observation, len(nodes)), make(chan struct{})
 	go func() {
 		defer close(done)
-		l.confirm.one.states(ctx, nodes, maxAge, what, func(node *corev1.Node, said Observation, err error) {
+		l.confirm.one.askEach(ctx, nodes, maxAge, func(*corev1.Node) bool { return true }, func(node *corev1.Node, said Observation, err error) {
 			if err != nil {
 				said = Observation{}
 			}

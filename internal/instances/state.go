@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
+	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -71,11 +73,29 @@ func (l *lister) states(ctx context.Context, nodes []*corev1.Node, maxAge time.D
 	l.listed(ctx, nodes, age, yield)
 }
 
+// states does not ask whether the instance of a node with the shutdown taint runs: the taint goes when the node is ready, and the answer would change
+// nothing.
 func (p *perNode) states(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, what subject, yield Yield) {
+	runs := func(node *corev1.Node) bool { return what == aboutState && !isShutDown(node) }
+	p.askEach(ctx, nodes, maxAge, runs, func(node *corev1.Node, said Observation, err error) {
+		if what == aboutState && err == nil && said.Status == Found && isShutDown(node) {
+			said.State = provider.InstanceStopped
+		}
+		yield(node, said, err)
+	})
+}
+
+// isShutDown reports whether a node has the shutdown taint.
+func isShutDown(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == cloudproviderapi.TaintNodeShutdown })
+}
+
+// askEach asks whether the instances of nodes exist, and of some nodes whether they run.
+func (p *perNode) askEach(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, power func(*corev1.Node) bool, yield Yield) {
 	age := ageOf(maxAge)
 	p.fanOut(ctx, nodes, yield, func(ctx context.Context, node *corev1.Node) (Observation, error) {
 		there, err := p.existence(ctx, node, age)
-		if err != nil || there.Status != Found || what == aboutExistence {
+		if err != nil || there.Status != Found || !power(node) {
 			return without(there), err
 		}
 		return p.state(ctx, node, there, age)

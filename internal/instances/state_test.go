@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
+	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/provider"
@@ -91,6 +92,13 @@ func named(id string, err error) func(string) (string, error) {
 	return func(string) (string, error) { return id, err }
 }
 
+// shutDown returns a node that has the shutdown taint.
+func shutDown(name string) *corev1.Node {
+	node := node(name)
+	node.Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintNodeShutdown, Effect: corev1.TaintEffectNoSchedule}}
+	return node
+}
+
 func TestStateOfACloudThatCannotList(t *testing.T) {
 	broken := errors.New("connection refused")
 	unknown := instances.Observation{}
@@ -123,6 +131,12 @@ func TestStateOfACloudThatCannotList(t *testing.T) {
 		{
 			"shut down", &stateCloud{exists: answers(true, nil), shutdown: answers(true, nil)}, node("a"), stopped, nil,
 			[]string{"exists a", "shutdown a"},
+		},
+		{
+			"known to be shut down", &stateCloud{exists: answers(true, nil)}, shutDown("a"), stopped, nil, []string{"exists a"},
+		},
+		{
+			"known to be shut down, and gone", &stateCloud{exists: answers(false, nil)}, shutDown("a"), gone, nil, []string{"exists a"},
 		},
 		{
 			"shutdown is not implemented", &stateCloud{exists: answers(true, nil), shutdown: answers(false, provider.ErrNotImplemented)}, node("a"),
