@@ -149,3 +149,12 @@ func TestConformanceCommandLinesThatAreWrong(t *testing.T) {
 		t.Errorf("a config that is no config: exit code %d: %s", code, stderr)
 	}
 }
+
+// Without a node most rules cannot be tried: that is said before the first one is.
+func TestConformanceWithoutANode(t *testing.T) {
+	empty := simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(0)})
+	code, stdout, stderr := callWith(t, "", "conformance", "--cloud-provider=sim", "--cloud-config="+empty.ConfigFile, "--rule=instances-found-by-name")
+	if code != cli.ExitFailed || !strings.HasPrefix(stderr, "most rules need an instance: give --node=NAME") {
+		t.Errorf("exit code %d: %s\n%s", code, stderr, stdout)
+	}
+}
