@@ -92,8 +92,10 @@ func flagErrors(kubeconfig string, with func(...string) []string) map[string]sta
 			with("--kube-api-content-type=text/x"),
 			`invalid flags: --kube-api-content-type: Unsupported value: "text/x": supported values: "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"`,
 		},
-		"a log format that is none": {with("--logging-format=xml"), `invalid flags: format: Invalid value: "xml": Unsupported log format`},
-		"no kubeconfig":             {with("--kubeconfig="), `no way to the API server by --kubeconfig "", --master "" or the ServiceAccount of a Pod: unable to load in-cluster configuration, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined`},
+		// As Kubernetes' own components do.
+		"a feature gate that is none": {with("--feature-gates=Lunch=true"), `invalid argument "Lunch=true" for "--feature-gates" flag: unrecognized feature gate: Lunch`},
+		"a log format that is none":   {with("--logging-format=xml"), `invalid flags: format: Invalid value: "xml": Unsupported log format`},
+		"no kubeconfig":               {with("--kubeconfig="), `no way to the API server by --kubeconfig "", --master "" or the ServiceAccount of a Pod: unable to load in-cluster configuration, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined`},
 	}
 }
 
