@@ -15,8 +15,8 @@ import (
 // denialLasts is for how long the cloud has to deny the instance of a node before the node is told. A list that lags has caught up by then.
 const denialLasts = time.Minute
 
-// denials are the nodes whose kubelets report while the cloud denies their instances: a machine was made again under the name of the node, or the
-// cloud is wrong. Mooring does not delete such a node: an event and a metric show it.
+// denials are nodes of which an answer of the cloud does not fit, and that are left alone: an event and a metric show it. Such are nodes whose
+// kubelets report while the cloud denies their instances, because a machine was made again under the name of the node, or the cloud is wrong.
 type denials struct {
 	mu    sync.Mutex
 	known map[string]denial
@@ -70,13 +70,21 @@ func (d *denials) drop(name string) {
 	delete(d.known, name)
 }
 
-// noteDenial tells a node whose kubelet reports that the cloud denies its instance, once that lasts.
-func (r *reconciler) noteDenial(ctx context.Context, node *corev1.Node, observation instances.Observation) {
+// noteAnswer tells a node what nothing mends, once it lasts: that the cloud denies its instance although its kubelet reports, or has one although
+// the node was never initialized.
+func (r *reconciler) noteAnswer(ctx context.Context, node *corev1.Node, observation instances.Observation) {
 	denied := observation.Status == instances.NotFound && ownership.Ready(node) && r.decide(node).Owner == ownership.Ours
 	lasts, nodes := r.denials.note(node, denied, time.Now())
 	r.metrics.denied.Set(float64(nodes))
 	if lasts {
 		r.say(ctx, node, ReasonInstanceNotFound,
 			&instanceNotFoundError{name: node.Name, providerID: node.Spec.ProviderID, listed: observation.Listed, reports: true})
+	}
+	decision := r.decide(node)
+	missed := observation.Status == instances.Found && decision.Owner == ownership.Unproven && !decision.ProvenBy(observation.Answered)
+	lasts, nodes = r.missed.note(node, missed, time.Now())
+	r.metrics.missed.Set(float64(nodes))
+	if lasts {
+		r.say(ctx, node, ReasonNeverInitialized, errNeverInitialized)
 	}
 }

@@ -18,6 +18,7 @@ type metrics struct {
 	refreshLookups    *prometheus.CounterVec
 	uninitialized     prometheus.Gauge
 	denied            prometheus.Gauge
+	missed            prometheus.Gauge
 
 	mu      sync.Mutex
 	waiting map[string]struct{}
@@ -62,6 +63,10 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		denied: factory.NewGauge(prometheus.GaugeOpts{
 			Name: "mooring_node_denied",
 			Help: "Ready nodes whose instances the cloud has denied for a minute or longer.",
+		}),
+		missed: factory.NewGauge(prometheus.GaugeOpts{
+			Name: "mooring_node_never_initialized",
+			Help: "Nodes with neither a provider ID nor the uninitialized taint of which the cloud has instances.",
 		}),
 	}
 }

@@ -146,7 +146,7 @@ func (r *singleRefresher) lookUp(ctx context.Context, node *corev1.Node, why pac
 		return // we are being stopped, which is no failure
 	}
 	if err == nil {
-		r.noteDenial(ctx, node, observation)
+		r.noteAnswer(ctx, node, observation)
 	}
 	differs := err == nil && r.differs(node, observation)
 	settled := !differs && observation.Status == instances.Found && r.decide(node).ProvenBy(observation.Answered)

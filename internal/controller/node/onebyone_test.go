@@ -351,6 +351,34 @@ func TestALabelThatFollowsItsBetaLabelIsNoNeed(t *testing.T) {
 	}
 }
 
+// A node that was registered without an external cloud provider, or lost its taint to another component, is told and counted, and not written.
+func TestANodeThatNoManagerInitialized(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := ledForLong(t)
+		events := record.NewFakeRecorder(10_000)
+		r.refresher.recorder = events
+		r.add("missed", time.Hour, withID(""))
+		r.says("missed", func() (*cloudprovider.InstanceMetadata, error) {
+			return &cloudprovider.InstanceMetadata{ProviderID: "sim://missed", Zone: "b"}, nil
+		})
+		r.during("missed", time.Hour)
+		if got := len(events.Events); got < 1 || got > 6 {
+			t.Fatalf("%d events within an hour, want some", got)
+		}
+		if event := <-events.Events; !strings.Contains(event, "Warning NeverInitialized") || !strings.Contains(event, "--cloud-provider=external") {
+			t.Errorf("the event is %q", event)
+		}
+		if got := testutil.ToFloat64(r.refresher.metrics.missed); got != 1 {
+			t.Errorf("%v nodes are counted, want one", got)
+		}
+		r.change("missed", withID("sim://missed"))
+		r.during("missed", time.Hour)
+		if got := testutil.ToFloat64(r.refresher.metrics.missed); got != 0 {
+			t.Errorf("%v nodes are counted although it has its ID", got)
+		}
+	})
+}
+
 // A machine is made again under the name of its node, and the kubelet goes on reporting: the node is told, once, and counted.
 func TestAReadyNodeWhoseInstanceIsDenied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

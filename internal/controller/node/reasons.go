@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/instances"
@@ -40,9 +41,15 @@ const (
 	ReasonCloudError = names.ReasonCloudError
 	// ReasonInvalidAnnotation says that an annotation of ours has no effect.
 	ReasonInvalidAnnotation = names.ReasonInvalidAnnotation
+	// ReasonNeverInitialized says that the node has neither a provider ID nor the taint, and that the cloud has an instance of its name.
+	ReasonNeverInitialized = "NeverInitialized"
 	// ReasonWriteFailed says that the API server did not accept what should be written to the node.
 	ReasonWriteFailed = names.ReasonWriteFailed
 )
+
+// errNeverInitialized says that no manager has initialized a node that does not wait for it.
+var errNeverInitialized = errors.New("the node has neither a provider ID nor the taint " + cloudproviderapi.TaintExternalCloudProvider +
+	", and the cloud has an instance of its name")
 
 // instanceNotFoundError says that the cloud knows no instance for a node.
 type instanceNotFoundError struct {
@@ -136,6 +143,9 @@ func reasonOf(err error) (reason, advice string) {
 		return ReasonInstanceNotFound, fmt.Sprintf("Check that the instance exists in the account and region that the cloud config "+
 			"names, and that it is known under this name. If the node belongs to another provider, annotate it %s=true "+
 			"or exclude it by --node-selector", ownership.AnnotationIgnore)
+	case errors.Is(err, errNeverInitialized):
+		return ReasonNeverInitialized, "Start its kubelet with --cloud-provider=external, delete the Node, and restart the kubelet. If that is so, another " +
+			"component takes the taint: stop it"
 	case errors.As(err, &ambiguous):
 		return ReasonAmbiguousInstance, ""
 	case errors.As(err, &noID):

@@ -39,6 +39,8 @@ type reconciler struct {
 	owners    *instances.Owners
 	state     *state
 	denials   denials
+	// missed are nodes with neither a provider ID nor the taint, of which the cloud has instances.
+	missed denials
 	// events bounds how often a node gets an event for the same reason.
 	events  kit.EventLimiter
 	metrics *metrics
@@ -72,6 +74,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	r.sayFaults(node)
 	if r.initializes(node) {
+		r.metrics.missed.Set(float64(r.missed.forget(node.Name))) // no refresh asks for it now
 		ctx = r.traces.pass(ctx, node, time.Now())
 		return r.finish(ctx, node, r.initialize(ctx, node, decision)), nil
 	}
@@ -83,6 +86,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 func (r *reconciler) forget(name, why string) {
 	r.state.forget(name)
 	r.metrics.denied.Set(float64(r.denials.forget(name)))
+	r.metrics.missed.Set(float64(r.missed.forget(name)))
 	r.traces.forget(name, why)
 }
 

@@ -155,7 +155,7 @@ func (r *refresher) pass(ctx context.Context, passes *sync.WaitGroup) {
 		r.inventory.LookupEach(cloud.WithPriority(ctx, cloud.PriorityRefresh), nodes, 0, func(node *corev1.Node, observation instances.Observation, err error) {
 			r.close(node, err)
 			if err == nil {
-				r.noteDenial(ctx, node, observation)
+				r.noteAnswer(ctx, node, observation)
 			}
 			switch {
 			case err != nil:
