@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/wait"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -38,8 +39,20 @@ func routeController() Controller {
 			{Resource: "nodes", Verbs: []string{"get", "list", "watch"}},
 			{Resource: "nodes/status", Verbs: []string{"patch"}},
 		},
-		New: flags.newController,
+		managerGrants: routeGrants,
+		New:           flags.newController,
 	}
+}
+
+// routeGrants are the rights that making routes takes.
+func routeGrants(c *config) []Grant {
+	if shared := c.component.KubeCloudShared; !shared.ConfigureCloudRoutes || strings.TrimSpace(shared.ClusterCIDR) == "" {
+		return nil
+	}
+	return []Grant{{
+		Group: networkingv1.GroupName, Resource: "servicecidrs", Verbs: []string{"list"},
+		Without: "a route may be made to a pod CIDR that overlaps a range of Services",
+	}}
 }
 
 func (f *routeFlags) add(flags *pflag.FlagSet) {

@@ -123,16 +123,16 @@ func TestRightsFollowControllers(t *testing.T) {
 	const deletionLog = "cloud-controller-manager-node-deletions"
 	writes := []string{"update nodes", "update nodes/status", "patch nodes", "delete nodes", "patch nodes/status", "patch services/status"}
 	serving := []string{"list certificatesigningrequests", "patch certificatesigningrequests/approval", "approve signers kubernetes.io/kubelet-serving"}
-	byDefault := append([]string{"get nodes", "list services", "update leases " + deletionLog}, writes...)
+	byDefault := append([]string{"get nodes", "list services", "list servicecidrs", "update leases " + deletionLog}, writes...)
 	for values, want := range map[string][]string{
-		"": append([]string{"get nodes", "list services", "update leases " + deletionLog}, writes...),
-		"controllers: ['*', '-cloud-node-lifecycle']":                                  {"get nodes", "update nodes", "update nodes/status", "patch nodes", "patch nodes/status", "list services", "patch services/status"},
+		"": byDefault,
+		"controllers: ['*', '-cloud-node-lifecycle']":                                  {"get nodes", "update nodes", "update nodes/status", "patch nodes", "patch nodes/status", "list services", "list servicecidrs", "patch services/status"},
 		"controllers: [cloud-node-lifecycle-controller]":                               {"get nodes", "patch nodes", "delete nodes", "patch nodes/status", "update leases " + deletionLog},
-		"controllers: [route]":                                                         {"get nodes", "patch nodes/status"},
+		"controllers: [route]":                                                         {"get nodes", "patch nodes/status", "list servicecidrs"},
 		"controllers: [service-lb-controller]":                                         {"list services", "patch services/status"},
-		"controllers: [service]\nextraArgs: ['--controllers=*']":                       append([]string{"get nodes", "list services", "update leases " + deletionLog}, writes...),
-		"rbac: {separateIdentities: true}":                                             {"get nodes", "list services", "update leases " + deletionLog},
-		"dryRun: true":                                                                 {"get nodes", "list services"},
+		"controllers: [service]\nextraArgs: ['--controllers=*']":                       byDefault,
+		"rbac: {separateIdentities: true}":                                             {"get nodes", "list services", "list servicecidrs", "update leases " + deletionLog},
+		"dryRun: true":                                                                 {"get nodes", "list services", "list servicecidrs"},
 		"controllers: ['*', kubelet-serving-certificate]":                              append(slices.Clone(byDefault), serving...),
 		"controllers: [kubelet-serving-certificate]":                                   serving,
 		"extraArgs: ['--controllers=*,kubelet-serving-certificate']":                   append(slices.Clone(byDefault), serving...),
@@ -142,8 +142,8 @@ func TestRightsFollowControllers(t *testing.T) {
 		"controllers: [cluster-autoscaler-provider]":                                   {"get nodes", "patch nodes", "list services"},
 		"controllers: [service]\nautoscaler: {existingSecret: a}":                      {"get nodes", "patch nodes", "list services", "patch services/status"},
 		"autoscaler: {existingSecret: a}":                                              byDefault,
-		"autoscaler: {existingSecret: a}\ndryRun: true":                                {"get nodes", "list services"},
-		"autoscaler: {existingSecret: a}\nrbac: {separateIdentities: true}":            {"get nodes", "list services", "update leases " + deletionLog},
+		"autoscaler: {existingSecret: a}\ndryRun: true":                                {"get nodes", "list services", "list servicecidrs"},
+		"autoscaler: {existingSecret: a}\nrbac: {separateIdentities: true}":            {"get nodes", "list services", "list servicecidrs", "update leases " + deletionLog},
 	} {
 		got := rightsOf(t, values+"\nprovider: {name: sim}")
 		all := slices.Concat(got.cluster, got.namespaced)

@@ -130,6 +130,8 @@ func (t target) claims(d destination) bool { return slices.Contains(t.destinatio
 type desired struct {
 	// clusterCIDRs are the ranges in which unwanted routes are removed.
 	clusterCIDRs []netip.Prefix
+	// serviceCIDRs are the ranges of Services, where a route is to be made and they are known.
+	serviceCIDRs []netip.Prefix
 	// unsupported are the families of which the provider says that it makes no routes. They are tried all the same.
 	unsupported []family
 	// targets has an entry for every node of the cluster.
@@ -148,6 +150,16 @@ type desired struct {
 func (d desired) leavesOut(to destination) bool {
 	same := func(outer netip.Prefix) bool { return familyOf(outer) == familyOf(to.prefix) }
 	return to.prefix.IsValid() && len(d.clusterCIDRs) > 0 && !slices.ContainsFunc(d.clusterCIDRs, same)
+}
+
+// ofServices returns the range of Services that a destination overlaps.
+func (d desired) ofServices(to destination) (netip.Prefix, bool) {
+	for _, services := range d.serviceCIDRs {
+		if to.prefix.IsValid() && to.prefix.Overlaps(services) {
+			return services, true
+		}
+	}
+	return netip.Prefix{}, false
 }
 
 // excuses reports whether no condition asks for a route to a destination.

@@ -64,7 +64,7 @@ func (a action) wanted() *cloudprovider.Route {
 type problem string
 
 const (
-	// podCIDRConflict wants are for a destination that another node has, or a part of one.
+	// podCIDRConflict wants are for a destination that another node or Services have, or a part of one.
 	podCIDRConflict problem = "PodCIDRConflict"
 	// routeTableFull wants find no room in the cloud's route table.
 	routeTableFull problem = "RouteTableFull"
@@ -167,6 +167,12 @@ func (p *planner) assign() {
 	for _, w := range p.wants {
 		winner := p.winner(w.destination, claimants[w.destination])
 		other, overlaps := others[prefixes.Claim{Owner: string(w.node), Prefix: w.destination.prefix}]
+		if services, overlaps := p.ofServices(w.destination); overlaps && !p.delivered(w) {
+			p.plan.unmet = append(p.plan.unmet, w)
+			p.notice(podCIDRConflict, w, fmt.Sprintf("The pod CIDR %s overlaps the range %s of Services, and gets no route: delete the node, "+
+				"so it registers anew with a pod CIDR of its own", w.cidr, services))
+			continue
+		}
 		if winner == w.node && overlaps && !p.delivered(w) {
 			p.plan.unmet = append(p.plan.unmet, w)
 			p.notice(podCIDRConflict, w, fmt.Sprintf("The pod CIDR %s overlaps %s of node %s, and gets no route: delete one of the two nodes, "+
@@ -263,7 +269,7 @@ func (p *planner) offer(stay []*cloudprovider.Route) (creations []action) {
 	return creations
 }
 
-// contested reports whether a route or another node has a part of what a want is for, or the want is outside the cluster's ranges.
+// contested reports whether a route, another node or Services have a part of what a want is for, or the want is outside the cluster's ranges.
 func (p *planner) contested(w want, stay []*cloudprovider.Route) bool {
 	for _, route := range stay {
 		if destinationOf(route.DestinationCIDR).overlaps(w.destination) {
@@ -275,7 +281,8 @@ func (p *planner) contested(w want, stay []*cloudprovider.Route) bool {
 			return true
 		}
 	}
-	return !w.destination.within(p.clusterCIDRs)
+	_, ofServices := p.ofServices(w.destination)
+	return ofServices || !w.destination.within(p.clusterCIDRs)
 }
 
 // fits reports whether a route to the want's destination is what is wanted.

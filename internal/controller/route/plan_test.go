@@ -342,6 +342,28 @@ func TestPlanWithPodCIDRsThatOverlap(t *testing.T) {
 	})
 }
 
+// A kubelet may register its node with a range of Services, too.
+func TestPlanWithPodCIDRsOfServices(t *testing.T) {
+	services := []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("10.120.4.0/24")}
+	nodes := []member{
+		node("mine", "10.120.1.0/24"), node("broad", "10.0.0.0/8"), node("inside", "10.120.4.0/24"), node("outside", "10.99.0.0/24"),
+		node("delivered", "10.98.0.0/24"), node("presumed", "10.120.4.0/25").as(presumed),
+	}
+	wanted := desire(nodes, clusterCIDRs)
+	wanted.serviceCIDRs = services
+	got := makePlan(wanted, []*cloudprovider.Route{route("01", "10.98.0.0/24", "delivered")}, abilities{})
+	want := []string{
+		"create 10.120.1.0/24 by mine", "PodCIDRConflict broad 10.0.0.0/8", "PodCIDRConflict inside 10.120.4.0/24", "PodCIDRConflict outside 10.99.0.0/24",
+		"PodCIDROutsideClusterCIDRs delivered 10.98.0.0/24",
+	}
+	slices.Sort(want)
+	have := lines(got)
+	slices.Sort(have)
+	if diff := cmp.Diff(want, have); diff != "" {
+		t.Errorf("plan (-want +got):\n%s", diff)
+	}
+}
+
 func TestPlanWithAPodCIDRThatTwoNodesHave(t *testing.T) {
 	older, younger := node("z-older", "10.120.0.0/24"), node("a-younger", "10.120.0.0/24").created(time.Hour)
 	conflict := func(loser string) string { return "PodCIDRConflict " + loser + " 10.120.0.0/24" }

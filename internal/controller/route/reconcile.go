@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -72,6 +73,11 @@ func (r *reconciler) compare(ctx context.Context) (comparison, error) {
 	}
 	wanted := desire(members, r.clusterCIDRs, r.state.unsupportedFamilies()...)
 	planned := makePlan(wanted, routes, r.abilities)
+	if slices.ContainsFunc(planned.makes, func(a action) bool { return a.kind == create }) {
+		if wanted.serviceCIDRs = r.serviceCIDRs(ctx); len(wanted.serviceCIDRs) > 0 {
+			planned = makePlan(wanted, routes, r.abilities)
+		}
+	}
 	admitted := r.state.admit(wanted, planned, busy, time.Now())
 	held, unconfirmed := r.absenceCheck.doubtful(ctx, wanted.targets, slices.Concat(admitted.removals, admitted.makes))
 	return comparison{members, wanted, planned, admitted.without(held), unconfirmed}, nil
@@ -136,6 +142,24 @@ func (r *reconciler) members(ctx context.Context) ([]member, error) {
 		return nil, fmt.Errorf("reading the nodes: %w", err)
 	}
 	return membersOf(list.Items, r.owners), nil
+}
+
+// serviceCIDRs returns the ranges of Services. Only administrators write those objects, which API servers have from Kubernetes 1.33 on. None are
+// known where they cannot be read.
+func (r *reconciler) serviceCIDRs(ctx context.Context) (ranges []netip.Prefix) {
+	list := &networkingv1.ServiceCIDRList{}
+	if err := r.absenceCheck.live.List(ctx, list); err != nil {
+		log.FromContext(ctx).V(4).Info("The ranges of Services cannot be read: pod CIDRs may overlap them", "reason", err.Error())
+		return nil
+	}
+	for i := range list.Items {
+		for _, cidr := range list.Items[i].Spec.CIDRs {
+			if prefix, err := netip.ParsePrefix(cidr); err == nil {
+				ranges = append(ranges, prefix.Masked())
+			}
+		}
+	}
+	return ranges
 }
 
 // unmet returns the wants that have no route after a pass: wants without a plan, wants that wait, and wants whose operations have not succeeded.

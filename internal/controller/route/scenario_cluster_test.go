@@ -13,6 +13,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -82,6 +83,8 @@ type memoryNodes struct {
 	hidden map[string]bool
 	// patches is how patches of nodes go, by name.
 	patches map[string]string
+	// services are the ranges of Services; nil: the API server does not say them.
+	services []string
 }
 
 // answerPatches sets how patches of nodes go.
@@ -168,6 +171,13 @@ func (l liveNodes) Get(_ context.Context, key client.ObjectKey, _ client.Object,
 func (l liveNodes) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if ranges, asked := list.(*networkingv1.ServiceCIDRList); asked {
+		if l.services == nil {
+			return apierrors.NewForbidden(networkingv1.Resource("servicecidrs"), "", errors.New("no right"))
+		}
+		ranges.Items = []networkingv1.ServiceCIDR{{Spec: networkingv1.ServiceCIDRSpec{CIDRs: l.services}}}
+		return nil
+	}
 	for _, name := range slices.Sorted(maps.Keys(l.nodes)) {
 		items := list.(*metav1.PartialObjectMetadataList)
 		items.Items = append(items.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})

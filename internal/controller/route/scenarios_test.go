@@ -24,6 +24,7 @@ import (
 //
 //	nodes a=10.120.0.0/24 b=(10.120.1.0/24,a00:1::/64)   these nodes join; scheme=aws gives their provider IDs that scheme
 //	delete a                    the node is deleted; hide a: the cache alone does not show it
+//	services 10.96.0.0/12       the API server says that Services have these ranges, which it does not at first
 //	route old=10.120.9.0/24 by=a    another client makes this route; blackhole: its target is gone
 //	vanish to-10.120.0.0/24     another client deletes this route
 //	calls fail a b              calls that make or delete routes by these targets fail from now on, and have no effect; or are
@@ -86,7 +87,7 @@ func (s *scenario) restart() {
 
 // play does what one command says.
 func (s *scenario) play(ctx context.Context, d *datadriven.TestData) error {
-	needed := map[string]int{"nodes": 1, "delete": 1, "hide": 1, "route": 2, "vanish": 1, "calls": 2, "patches": 2, "list": 1, "alias": 1, "run": 1}[d.Cmd]
+	needed := map[string]int{"nodes": 1, "delete": 1, "hide": 1, "services": 1, "route": 2, "vanish": 1, "calls": 2, "patches": 2, "list": 1, "alias": 1, "run": 1}[d.Cmd]
 	if len(d.CmdArgs) < needed {
 		return fmt.Errorf("%s needs %d arguments", d.Cmd, needed)
 	}
@@ -102,6 +103,8 @@ func (s *scenario) play(ctx context.Context, d *datadriven.TestData) error {
 		for _, name := range namesIn(d.CmdArgs) {
 			s.cluster.hidden[name] = true
 		}
+	case "services":
+		s.cluster.services = namesIn(d.CmdArgs)
 	case "route":
 		s.cloud.add(d.CmdArgs)
 	case "vanish":
