@@ -350,7 +350,13 @@ func whole(ctx context.Context, cloud *simtest.Cloud, service string) error {
 
 func kubelet(t *testing.T, name string) kubernetes.Interface {
 	t.Helper()
-	config, err := cluster.UserConfig("system:node:"+name, "system:nodes")
+	return clientOf(t, "system:node:"+name, "system:nodes")
+}
+
+// clientOf acts as a user.
+func clientOf(t *testing.T, user string, groups ...string) kubernetes.Interface {
+	t.Helper()
+	config, err := cluster.UserConfig(user, groups...)
 	must.NoError(t, err)
 	client, err := kubernetes.NewForConfig(config)
 	must.NoError(t, err)
