@@ -132,6 +132,27 @@ func TestExternalIPsAreTaken(t *testing.T) {
 	}
 }
 
+// The author of a Service keeps no address from others that no Service of its namespace could have.
+func TestExternalIPsOfPoolsForOthers(t *testing.T) {
+	api := newAPIServer()
+	in := func(namespace, pool string) *corev1.Service {
+		return api.create(namespace+"-"+pool, annotate(AnnotationPool, pool), func(s *corev1.Service) { s.Namespace = namespace })
+	}
+	greedy := api.create("greedy", func(s *corev1.Service) {
+		s.Namespace, s.Spec.ExternalIPs = "tenant", []string{"192.0.2.0", "192.0.2.8", "192.0.2.16"}
+	})
+	inAny, inOurs, inTheirs := in("ops", "any"), in("ops", "ours"), in("ops", "theirs")
+	r := runAllocator(t, []config.Pool{
+		{Name: "any", Addresses: []string{"192.0.2.0/29"}}, {Name: "ours", Addresses: []string{"192.0.2.8/29"}, Namespaces: []string{"ops"}},
+		{Name: "theirs", Addresses: []string{"192.0.2.16/29"}, Namespaces: []string{"ops", "tenant"}},
+	}, nil, greedy, inAny, inOurs, inTheirs)
+	for service, want := range map[*corev1.Service]string{inAny: "[192.0.2.1]", inOurs: "[192.0.2.8]", inTheirs: "[192.0.2.17]"} {
+		if got := r.ensure(t, service); got != want {
+			t.Errorf("%s gets %s, want %s", service.Name, got, want)
+		}
+	}
+}
+
 // The author of a Service lists the whole pool in spec.externalIPs.
 func TestExternalIPsAreBounded(t *testing.T) {
 	api := newAPIServer()

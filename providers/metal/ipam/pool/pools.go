@@ -170,6 +170,17 @@ func (c *compiled) allows(r Request) bool {
 	return c.namespaces[r.Service.Namespace] || (c.namespaceLabels != nil && c.namespaceLabels.Matches(r.NamespaceLabels))
 }
 
+// openTo returns the addresses of pools that any Service of a namespace may have. What labels of the namespace select does not count: they are known
+// of a request only.
+func (p *Pools) openTo(namespace string, addrs []netip.Addr) (open []netip.Addr) {
+	for _, addr := range addrs {
+		if pool := p.of(addr); pool != nil && (pool.namespaces[namespace] || len(pool.namespaces) == 0 && pool.namespaceLabels == nil) {
+			open = append(open, addr)
+		}
+	}
+	return open
+}
+
 // FamilyOf returns the family of an address.
 func FamilyOf(addr netip.Addr) corev1.IPFamily {
 	if addr.Is4() {

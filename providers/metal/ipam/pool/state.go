@@ -33,7 +33,8 @@ type Holder struct {
 	// Backend is where traffic to an address may be delivered: empty for every node, or else what selects the pods whose nodes may get it
 	// (externalTrafficPolicy Local). An address is announced by nodes as a whole, so Services that share it agree.
 	Backend string
-	// External are the addresses in spec.externalIPs, by which the Service itself says that it is reached: no Service is given one of them.
+	// External are the addresses in spec.externalIPs, by which the Service itself says that it is reached: no Service is given one of them, where its
+	// pool is open to the namespace of this one.
 	External []netip.Addr
 	// Ports are those on which the Service is reached, and Granted those with which its status shows its addresses.
 	Ports, Granted []Port
@@ -80,11 +81,13 @@ type holding struct {
 	Holder
 	// claimed are the addresses that the Service has, and shown the addresses that others may think it has.
 	claimed, shown []netip.Addr
+	// external are those of External that count.
+	external []netip.Addr
 }
 
 // holds returns all addresses that the Service keeps others from.
 func (h *holding) holds() []netip.Addr {
-	return set(slices.Concat(h.claimed, h.shown, h.External))
+	return set(slices.Concat(h.claimed, h.shown, h.external))
 }
 
 // shares returns the addresses that the Service may share.
@@ -150,7 +153,7 @@ func (s *State) Pools() *Pools { return s.pools }
 // Without any the Service is forgotten.
 func (s *State) Set(holder Holder, claimed, shown []netip.Addr) {
 	s.Remove(holder.UID)
-	one := &holding{holder, claimed, shown}
+	one := &holding{holder, claimed, shown, s.pools.openTo(holder.Service.Namespace, holder.External)}
 	if len(one.holds()) == 0 {
 		return
 	}
