@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -209,6 +210,10 @@ func (w *fixture) page(t *testing.T) {
 		if code != cli.ExitOK || stdout != "Wrote "+file+"\n" || !strings.Contains(string(page), want) {
 			t.Errorf("exit code %d, and it lacks %q:\n%s%s%s", code, want, page, stdout, stderr)
 		}
+	}
+	// The words by which it tells failures are the running manager's: nothing has failed here.
+	if !regexp.MustCompile(`>ListInstances</td><td class="number">[1-9]\d*</td><td class="number">0</td>`).Match(page) {
+		t.Errorf("calls that went well are shown as failed:\n%s", page)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
