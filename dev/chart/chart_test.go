@@ -393,6 +393,35 @@ func TestMetricsThatAreAskedForExist(t *testing.T) {
 	}
 }
 
+// TestClustersAreKeptApart: one Prometheus may watch several, as with kubernetes-mixin. Alerts group by where the manager is, and panels select it.
+func TestClustersAreKeptApart(t *testing.T) {
+	where := []string{"cluster", "namespace", "job"}
+	lacks := func(in []string) bool {
+		return slices.ContainsFunc(where, func(label string) bool { return !slices.Contains(in, label) })
+	}
+	for at, text := range expressions(t) {
+		expression, err := parser.NewParser(parser.Options{}).ParseExpr(text)
+		must.NoError(t, err)
+		parser.Inspect(expression, func(node parser.Node, _ []parser.Node) error {
+			switch one := node.(type) {
+			case *parser.AggregateExpr:
+				if strings.HasPrefix(at, "alert ") && !one.Without && lacks(one.Grouping) {
+					t.Errorf("%s groups by %q", at, one.Grouping)
+				}
+			case *parser.VectorSelector:
+				var selected []string
+				for _, matcher := range one.LabelMatchers {
+					selected = append(selected, matcher.Name)
+				}
+				if strings.HasPrefix(at, "panel ") && lacks(selected) {
+					t.Errorf("%s selects by %q", at, selected)
+				}
+			}
+			return nil
+		})
+	}
+}
+
 // runbooks returns the page of an alert's runbook.
 func (a alert) runbooks() string {
 	if a.metal {
