@@ -24,17 +24,17 @@ type pending struct {
 	now    func() time.Time
 
 	mu     sync.Mutex
-	recent map[string]mark // by provider ID
+	recent map[string]recentDeletion // by provider ID
 }
 
-type mark struct {
+type recentDeletion struct {
 	group string
 	node  types.NodeName
 	at    time.Time
 }
 
 func newPending(cached client.Reader, sealer deletion.Sealer) *pending {
-	return &pending{cached: cached, sealer: sealer, now: time.Now, recent: map[string]mark{}}
+	return &pending{cached: cached, sealer: sealer, now: time.Now, recent: map[string]recentDeletion{}}
 }
 
 // of returns the instances of a group that are to be deleted, by provider ID.
@@ -47,7 +47,7 @@ func (p *pending) of(ctx context.Context, group string) (map[string]types.NodeNa
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()
-	maps.DeleteFunc(p.recent, func(_ string, m mark) bool { return now.Sub(m.at) > lag })
+	maps.DeleteFunc(p.recent, func(_ string, m recentDeletion) bool { return now.Sub(m.at) > lag })
 	for providerID, marked := range p.recent {
 		if marked.group == group {
 			leaving[providerID] = marked.node
@@ -69,7 +69,7 @@ func (p *pending) size(ctx context.Context, known snapshot) (int, error) {
 func (p *pending) wrote(group string, node *corev1.Node) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.recent[node.Spec.ProviderID] = mark{group, types.NodeName(node.Name), p.now()}
+	p.recent[node.Spec.ProviderID] = recentDeletion{group, types.NodeName(node.Name), p.now()}
 }
 
 // tookBack notes that an intent was taken back.

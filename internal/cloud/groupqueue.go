@@ -29,7 +29,7 @@ type groupQueue struct {
 
 	// refused is the call that was refused last. Holds is how many objects were refused in a row.
 	refused refusal
-	holds   int
+	pauses  int
 }
 
 // refusal is a call that was refused.
@@ -189,15 +189,15 @@ func (g *groupQueue) refuse(o *object, w *waiter, retryAfter time.Duration, now 
 	if before.object == g.refused.object || o.refusals > actingRefusals || unknown && (before.object == "" || now.Sub(before.at) > refusedTogether) {
 		return
 	}
-	hold := time.Duration(0)
+	pause := time.Duration(0)
 	if o.refusals == 1 {
-		hold = min(retryAfter, firstHold<<min(g.holds, 16), longestGroupHold)
-		g.holds++
+		pause = min(retryAfter, firstPause<<min(g.pauses, 16), maxGroupPause)
+		g.pauses++
 	}
 	if unknown {
-		g.quota.refuse(before.ticket, hold, now)
+		g.quota.refuse(before.ticket, pause, now)
 	}
-	g.quota.refuse(w.ticket, hold, now)
+	g.quota.refuse(w.ticket, pause, now)
 }
 
 // obstacle says what a call waits for; nothing if it waits no more.
@@ -216,8 +216,8 @@ func (q *queue) obstacle(w *waiter) string {
 		}
 	}
 	switch {
-	case g.quota.hold.After(now):
-		return fmt.Sprintf("the cloud asked for no calls for %s until %s; %s", g.name, g.quota.hold.UTC().Format(time.RFC3339), queued)
+	case g.quota.pausedUntil.After(now):
+		return fmt.Sprintf("the cloud asked for no calls for %s until %s; %s", g.name, g.quota.pausedUntil.UTC().Format(time.RFC3339), queued)
 	case w.pool.full() && q.method(w.about.name).outstanding >= maxOutstanding:
 		return fmt.Sprintf("%d calls of %s have not returned, and no more are made; restart this process", maxOutstanding, w.about.name)
 	case w.pool.full():

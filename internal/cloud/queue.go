@@ -15,13 +15,13 @@ const (
 	// noticeAfter is for how long a call waits until its listeners learn what it waits for. A cluster that starts, and each new leader, would send an
 	// event for each node if that was short.
 	noticeAfter = time.Minute
-	// firstHold is the longest that one object's Retry-After holds its group: then another object may try. If that is refused as
-	// well the group is held for twice as long, and so on up to longestGroupHold. Each object waits for as long as it is asked to.
-	firstHold        = time.Second
-	longestGroupHold = 30 * time.Second
+	// firstPause is the longest that one object's Retry-After pauses its group: then another object may try. If that is refused as
+	// well the group pauses for twice as long, and so on up to maxGroupPause. Each object waits for as long as it is asked to.
+	firstPause    = time.Second
+	maxGroupPause = 30 * time.Second
 	// refusedTogether is within which time two objects have to be refused for that to show a quota.
 	refusedTogether = 10 * time.Second
-	// actingRefusals is how many refusals in a row of one object reduce the rate of its group; only the first holds it.
+	// actingRefusals is how many refusals in a row of one object reduce the rate of its group; only the first pauses it.
 	actingRefusals = 2
 )
 
@@ -350,7 +350,7 @@ func (q *queue) leave(w *waiter, result outcome) (late bool) {
 			o.refusedUntil, o.refusal = now.Add(result.retryAfter), result.err
 		}
 	case result.answered():
-		o.refusals, g.holds = 0, 0
+		o.refusals, g.pauses = 0, 0
 		g.quota.accept(w.ticket)
 	}
 	q.dispatch()

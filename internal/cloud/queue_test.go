@@ -126,7 +126,7 @@ func TestRefusedObjectsGoBeforeRefreshes(t *testing.T) {
 		for _, name := range []string{"refused", "refused refresh"} {
 			s.queue.leave(enter(t, s.queue, reading(name)), refusedFor(0))
 		}
-		time.Sleep(time.Minute) // the hold
+		time.Sleep(time.Minute) // the pause
 		s.first = enter(t, s.queue, reading("first"))
 
 		s.wait(WithPriority(t.Context(), PriorityRefresh), reading("refused refresh"))
@@ -224,8 +224,8 @@ func TestRetryAfterHoldsItsGroupThenOneTries(t *testing.T) {
 			t.Errorf("a call of another group entered after %s", waited)
 		}
 		probe := enter(t, q, onInstance("b"))
-		if waited := time.Since(start); waited != firstHold {
-			t.Errorf("another entered %s after the first refusal, want %s", waited, firstHold)
+		if waited := time.Since(start); waited != firstPause {
+			t.Errorf("another entered %s after the first refusal, want %s", waited, firstPause)
 		}
 		let := make(chan *waiter, 3)
 		for i := range cap(let) {
@@ -281,7 +281,7 @@ func TestAProbeThatHangsDelaysOthersBriefly(t *testing.T) {
 			enter(t, q, onInstance(name))
 		}
 		if took := time.Since(start); took != time.Second+2*probeTurn {
-			t.Errorf("three entered in %s, want one a %s after the hold", took, probeTurn)
+			t.Errorf("three entered in %s, want one a %s after the pause", took, probeTurn)
 		}
 	})
 }
@@ -345,7 +345,7 @@ func TestAWaitingCallIsReported(t *testing.T) {
 		before func(t *testing.T) *queue
 		want   string
 	}{
-		"a hold": {func(t *testing.T) *queue {
+		"a pause": {func(t *testing.T) *queue {
 			q := newTestQueue(8, 0, 0)
 			q.leave(enter(t, q, onInstance("a")), refusedFor(time.Minute))
 			q.leave(enter(t, q, onInstance("b")), refusedFor(time.Minute))

@@ -24,7 +24,7 @@ const (
 	MaxRetryAfter = 10 * time.Minute
 	// lateTimer is how late a call may be let in without delaying the next one.
 	lateTimer = time.Millisecond
-	// probeTurn is how long the one call after a hold is waited for until another may try. A write may take minutes.
+	// probeTurn is how long the one call after a pause is waited for until another may try. A write may take minutes.
 	probeTurn = time.Second
 )
 
@@ -43,16 +43,16 @@ type quota struct {
 	doubling time.Duration // how long the rate takes to double
 	cuts     int
 
-	last, empty ticket    // the newest call, and the newest refused one
-	next, hold  time.Time // the rate lets no call in before next, the cloud none before hold
-	probing     bool      // after a hold, one call at a time, the last of them at probed
-	probed      time.Time
-	wanted      time.Time // when a call last waited for the rate, or the rate was cut
+	last, empty       ticket    // the newest call, and the newest refused one
+	next, pausedUntil time.Time // the rate lets no call in before next, the cloud none before pausedUntil
+	probing           bool      // after a pause, one call at a time, the last of them at probed
+	probed            time.Time
+	wanted            time.Time // when a call last waited for the rate, or the rate was cut
 }
 
 // ready returns when the next call may be let in, as far as the quota goes.
 func (q *quota) ready() time.Time {
-	at := later(q.hold, q.next)
+	at := later(q.pausedUntil, q.next)
 	if q.probing && !q.probed.IsZero() {
 		at = later(at, q.probed.Add(probeTurn))
 	}
@@ -99,10 +99,10 @@ func (q *quota) accept(t ticket) {
 
 // refuse learns that a call was refused. Hold is for how long no call is wanted. Calls that were under way when the rate was cut belong to the
 // same event.
-func (q *quota) refuse(t ticket, hold time.Duration, now time.Time) {
-	early := q.probing && hold > 0 // the one call came too early, not too often
-	if hold > 0 {
-		q.hold, q.probing = later(q.hold, now.Add(min(hold, MaxRetryAfter))), true
+func (q *quota) refuse(t ticket, pause time.Duration, now time.Time) {
+	early := q.probing && pause > 0 // the one call came too early, not too often
+	if pause > 0 {
+		q.pausedUntil, q.probing = later(q.pausedUntil, now.Add(min(pause, MaxRetryAfter))), true
 	}
 	if t.cuts == q.cuts {
 		if !early {
@@ -110,7 +110,7 @@ func (q *quota) refuse(t ticket, hold time.Duration, now time.Time) {
 		}
 		q.cuts++
 		q.probed, q.wanted = time.Time{}, now
-		q.next = later(q.hold, now.Add(q.gap()))
+		q.next = later(q.pausedUntil, now.Add(q.gap()))
 	}
 	if t.seq > q.empty.seq {
 		q.empty = t

@@ -77,7 +77,7 @@ func TestTenThousandInstancesOfGarbage(t *testing.T) {
 		if err := listing.add([]provider.Instance{healthy}); err != nil {
 			t.Fatal(err)
 		}
-		return listing.finish(), len(listing.fresh)
+		return listing.finish(), len(listing.changed)
 	}
 	heap := func() int64 {
 		var stats runtime.MemStats
@@ -143,8 +143,8 @@ func TestTenThousandIDsOfWhichTwoAreOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		before = listing.finish()
-		if number > 1 && len(listing.fresh) > 0 || len(before.byProviderID) != 10_000 || before.flaws.left() != 2 {
-			t.Errorf("listing %d: %d are new, %d are kept, %d are left out", number, len(listing.fresh), len(before.byProviderID), before.flaws.left())
+		if number > 1 && len(listing.changed) > 0 || len(before.byProviderID) != 10_000 || before.indistinguishable.left() != 2 {
+			t.Errorf("listing %d: %d are new, %d are kept, %d are left out", number, len(listing.changed), len(before.byProviderID), before.indistinguishable.left())
 		}
 	}
 	for _, id := range []string{"sim://i-0", "SIM://i-0", "sim://gone"} {

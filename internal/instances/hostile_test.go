@@ -18,7 +18,7 @@ import (
 )
 
 func newAssembly(before *snapshot, number uint64) *assembly {
-	return &assembly{before: before, number: number, fresh: map[string]*entry{}, most: mostListed}
+	return &assembly{before: before, number: number, changed: map[string]*entry{}, most: mostListed}
 }
 
 // instanceOf makes an instance of which each text has so many bytes.
@@ -71,8 +71,8 @@ func TestAListOfGarbage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(again.fresh) > 0 {
-		t.Errorf("%d instances that are as before are kept twice", len(again.fresh))
+	if len(again.changed) > 0 {
+		t.Errorf("%d instances that are as before are kept twice", len(again.changed))
 	}
 	_, err := made.find(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}, time.Now())
 	var ambiguous *AmbiguousNameError
@@ -161,8 +161,8 @@ func FuzzListing(f *testing.F) {
 			t.Errorf("for %q the instance %q is found", providerID, found.Answered)
 		}
 		second := newAssembly(made, 2)
-		if err := second.add(again); err != nil || len(second.fresh) > 0 || len(second.finish().byProviderID) != len(made.byProviderID) {
-			t.Errorf("the same listing again: %v, %d of %d are new", err, len(second.fresh), len(again))
+		if err := second.add(again); err != nil || len(second.changed) > 0 || len(second.finish().byProviderID) != len(made.byProviderID) {
+			t.Errorf("the same listing again: %v, %d of %d are new", err, len(second.changed), len(again))
 		}
 	})
 }

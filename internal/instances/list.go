@@ -18,14 +18,14 @@ type lister struct {
 	failed  recentError
 	calls   singleflight[*snapshot]
 	stream  *stream // nil unless the provider offers a watch
-	confirm confirmer
-	// alone has room for the one node that is asked for alone, as in the reference.
-	alone chan struct{}
+	confirm spotCheck
+	// single has room for the one node that is asked for alone, as in the reference.
+	single chan struct{}
 
 	// Written by one listing and read before the next one, which the shared call orders.
 	pace   pace
 	count  uint64 // of listings
-	flawed flawLog
+	flawed indistinguishableLog
 
 	// takes is how long the last listing took, for everybody.
 	takes atomic.Int64
@@ -33,7 +33,7 @@ type lister struct {
 
 // newLister returns a lister of the instances of a cloud that may also be asked for one instance.
 func newLister(list provider.ListInstancesFunc, one *perNode, window time.Duration, metrics *metrics) *lister {
-	l := &lister{list: list, confirm: confirmer{one: one}, alone: make(chan struct{}, 1), pace: pace{window: window}, metrics: metrics}
+	l := &lister{list: list, confirm: spotCheck{one: one}, single: make(chan struct{}, 1), pace: pace{window: window}, metrics: metrics}
 	l.calls.due = l.pace.due
 	return l
 }
@@ -59,7 +59,7 @@ func (l *lister) run(ctx context.Context) (*snapshot, error) {
 	if err != nil {
 		return nil, &ListingError{Err: err}
 	}
-	l.flawed.note(ctx, assembly.flaws)
+	l.flawed.note(ctx, assembly.indistinguishable)
 	return assembly.finish(), nil
 }
 
@@ -70,7 +70,7 @@ func (l *lister) assembly() *assembly {
 	if newest, ok := l.calls.newest(); ok {
 		before = newest.value
 	}
-	return &assembly{before: before, number: l.count, fresh: map[string]*entry{}, most: mostListed}
+	return &assembly{before: before, number: l.count, changed: map[string]*entry{}, most: mostListed}
 }
 
 // newest returns the snapshot of the newest listing, nil before the first.
@@ -110,9 +110,9 @@ func (l *lister) lookup(ctx context.Context, node *corev1.Node, maxAge time.Dura
 	select {
 	case said := <-listed:
 		return said.observation, said.err
-	case l.alone <- struct{}{}:
+	case l.single <- struct{}{}:
 		observation, err := l.confirm.one.lookup(ctx, node, maxAge)
-		<-l.alone
+		<-l.single
 		if err == nil && observation.Status == Found {
 			return observation, nil
 		}

@@ -85,7 +85,7 @@ func (m *metrics) listed(began time.Time, made *assembly, took time.Duration, er
 	}
 	m.listings.WithLabelValues("success").Inc()
 	m.instances.Set(float64(made.size()))
-	m.leftOut.Set(float64(made.flaws.left()))
+	m.leftOut.Set(float64(made.indistinguishable.left()))
 	m.listedAt.Set(seconds(began))
 }
 
@@ -95,7 +95,7 @@ func (m *metrics) watched(kind provider.InstanceEventKind) {
 
 func (m *metrics) marked(at time.Time, known *snapshot) {
 	m.instances.Set(float64(len(known.byProviderID)))
-	m.leftOut.Set(float64(known.flaws.left()))
+	m.leftOut.Set(float64(known.indistinguishable.left()))
 	m.markedAt.Set(seconds(at))
 }
 

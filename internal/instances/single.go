@@ -13,13 +13,13 @@ import (
 const (
 	// callsPerNode is what a question for the state of one node costs: whether it exists, and whether it runs.
 	callsPerNode = 2
-	// slowHold is for how long no single node is asked for after an answer for which a pass did not wait.
-	slowHold = 10 * time.Minute
+	// slowPause is for how long no single node is asked for after an answer for which a pass did not wait.
+	slowPause = 10 * time.Minute
 )
 
-// confirmer asks for single nodes where that costs less than a listing. Its answers only count when they say what the last listing said:
+// spotCheck asks for single nodes where that costs less than a listing. Its answers only count when they say what the last listing said:
 // that an instance is there as it was. Anything else is said by a listing, so a denial has its witnesses beside it.
-type confirmer struct {
+type spotCheck struct {
 	one *perNode
 
 	mu sync.Mutex
@@ -27,14 +27,14 @@ type confirmer struct {
 	slow time.Time
 }
 
-func (s *confirmer) usable() bool {
+func (s *spotCheck) usable() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return time.Since(s.slow) >= slowHold
+	return time.Since(s.slow) >= slowPause
 }
 
 // waited notes that an answer did not come in time.
-func (s *confirmer) waited() {
+func (s *spotCheck) waited() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.slow = time.Now()

@@ -30,8 +30,8 @@ type snapshot struct {
 	// forms are the instances by what spellings of their provider IDs have in common, nil where several share it. They are made
 	// when they are needed.
 	forms atomic.Pointer[map[string]*entry]
-	// flaws are what is wrong with instances that were left out, nil if none were.
-	flaws *flaws
+	// indistinguishable are the instances that were left out, nil if none were.
+	indistinguishable *indistinguishable
 }
 
 // entry is one instance. Snapshots share the entries of instances that have not changed, and an entry is never changed.
@@ -150,8 +150,8 @@ func (s *snapshot) alike(node *corev1.Node) *entry {
 			}
 			all[form] = e
 		}
-		if s.flaws != nil {
-			for id := range s.flaws.twice {
+		if s.indistinguishable != nil {
+			for id := range s.indistinguishable.twice {
 				all[formOf(id)] = nil
 			}
 		}
@@ -172,7 +172,7 @@ func (s *snapshot) find(node *corev1.Node, at time.Time) (Observation, error) {
 	instance := s.byProviderID[node.Spec.ProviderID]
 	if node.Spec.ProviderID == "" {
 		name := types.NodeName(node.Name)
-		if err := s.flaws.of(name); err != nil {
+		if err := s.indistinguishable.of(name); err != nil {
 			return Observation{}, err
 		}
 		if len(s.namesakes[name]) > 0 {
@@ -183,7 +183,7 @@ func (s *snapshot) find(node *corev1.Node, at time.Time) (Observation, error) {
 		instance = s.alike(node)
 	}
 	if instance == nil {
-		if err := s.flaws.err(); err != nil {
+		if err := s.indistinguishable.err(); err != nil {
 			return Observation{}, err
 		}
 		return observation, nil
@@ -232,10 +232,10 @@ type assembly struct {
 	most   limits
 	// pages is how many there were, and bytes about how much memory the instances on them take.
 	pages, bytes int
-	// fresh are the instances that the snapshot before does not have, or not as they are.
-	fresh map[string]*entry
-	// flaws are what is wrong with instances that are left out.
-	flaws *flaws
+	// changed are the instances that the snapshot before does not have, or not as they are.
+	changed map[string]*entry
+	// indistinguishable are the instances that are left out.
+	indistinguishable *indistinguishable
 }
 
 // flawBytes is about how much memory an instance takes that is left out, beside its name.
@@ -257,7 +257,7 @@ func (a *assembly) add(page []provider.Instance) error {
 	}
 	for i := range page {
 		a.take(page[i])
-		if err := a.most.allow(a.size()+a.flaws.left(), a.bytes); err != nil {
+		if err := a.most.allow(a.size()+a.indistinguishable.left(), a.bytes); err != nil {
 			return err
 		}
 	}
@@ -272,7 +272,7 @@ func (a *assembly) take(instance provider.Instance) {
 	}
 	instance.InstanceMetadata = bounds.Trim(instance.InstanceMetadata)
 	id := instance.ProviderID
-	known, old := a.fresh[id], a.before.byProviderID[id]
+	known, old := a.changed[id], a.before.byProviderID[id]
 	if known == nil && old != nil && old.listing == a.number {
 		known = old
 	}
@@ -283,15 +283,15 @@ func (a *assembly) take(instance provider.Instance) {
 		err := &InvalidListError{Problem: problem, LeftOut: 2}
 		a.leaveOut(known.NodeName, problem, err)
 		a.leaveOut(instance.NodeName, problem, err)
-		a.flaws.twice[id] = true
+		a.indistinguishable.twice[id] = true
 		a.bytes += len(id) - known.bytes
 		if known == old {
 			old.listing = 0
 			a.same--
 		} else {
-			delete(a.fresh, id)
+			delete(a.changed, id)
 		}
-	case a.flaws != nil && a.flaws.twice[id]:
+	case a.indistinguishable != nil && a.indistinguishable.twice[id]:
 		problem := fmt.Sprintf("the provider ID %q occurs more than twice, once with the node name %q", message.Line(id, maxShown),
 			message.Line(string(instance.NodeName), maxShown))
 		a.leaveOut(instance.NodeName, problem, &InvalidListError{Problem: problem, LeftOut: 1})
@@ -301,7 +301,7 @@ func (a *assembly) take(instance provider.Instance) {
 		a.bytes += old.bytes
 	default:
 		made := newEntry(instance)
-		a.fresh[id] = made
+		a.changed[id] = made
 		a.bytes += made.bytes
 	}
 }
@@ -309,7 +309,7 @@ func (a *assembly) take(instance provider.Instance) {
 // leaveOut notes an instance that is not in the snapshot.
 func (a *assembly) leaveOut(name types.NodeName, problem string, err error) {
 	name = types.NodeName(strings.Clone(string(name)))
-	a.flaws = a.flaws.add(name, problem, err)
+	a.indistinguishable = a.indistinguishable.add(name, problem, err)
 	a.bytes += flawBytes + len(name)
 }
 
@@ -323,22 +323,22 @@ func (l limits) allow(count, bytes int) error {
 }
 
 // size returns how many instances there were on the pages.
-func (a *assembly) size() int { return a.same + len(a.fresh) }
+func (a *assembly) size() int { return a.same + len(a.changed) }
 
 // finish returns the snapshot of the whole listing, which is the one before if nothing has changed.
 func (a *assembly) finish() *snapshot {
-	whole := a.flaws == nil && a.before.flaws == nil
-	if whole && len(a.fresh) == 0 && a.same == len(a.before.byProviderID) && a.pages == a.before.pages {
+	whole := a.indistinguishable == nil && a.before.indistinguishable == nil
+	if whole && len(a.changed) == 0 && a.same == len(a.before.byProviderID) && a.pages == a.before.pages {
 		return a.before
 	}
 	built := newSnapshot(a.size())
-	built.pages, built.flaws = a.pages, a.flaws
+	built.pages, built.indistinguishable = a.pages, a.indistinguishable
 	for _, e := range a.before.byProviderID {
 		if e.listing == a.number {
 			built.put(e)
 		}
 	}
-	for _, e := range a.fresh {
+	for _, e := range a.changed {
 		e.listing = a.number
 		built.put(e)
 	}

@@ -21,11 +21,11 @@ import (
 const (
 	// maxSilence is how long a watch may show no mark before it is taken for dead.
 	maxSilence = 3 * provider.WatchMarkInterval
-	// longestPause is about the longest between two watches, and how long one has to last after its first mark to be one that works.
-	longestPause = time.Minute
-	// patience is how long a lookup waits for the watch's next mark when the last one is too old for it. A listing would
+	// maxBackoff is about the longest pause between two watches, and how long one has to last after its first mark to be one that works.
+	maxBackoff = time.Minute
+	// markTimeout is how long a lookup waits for the watch's next mark when the last one is too old for it. A listing would
 	// take about as long, and cost calls.
-	patience = 2 * time.Second
+	markTimeout = 2 * time.Second
 )
 
 // errSilent ends a watch that shows no mark.
@@ -42,7 +42,7 @@ type stream struct {
 	// wanted is closed when the first question has been asked.
 	wanted chan struct{}
 	want   sync.Once
-	flawed flawLog
+	flawed indistinguishableLog
 
 	mu     sync.Mutex
 	known  *snapshot // nil before the first mark
@@ -68,7 +68,7 @@ func (s *stream) look(ctx context.Context, notBefore time.Time, conclusive func(
 		return false
 	}
 	s.want.Do(func() { close(s.wanted) })
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(markTimeout)
 	for {
 		decided, turn := s.glance(notBefore, deadline, conclusive)
 		if turn == nil {
@@ -170,7 +170,7 @@ func (s *stream) run(ctx context.Context) {
 
 // newBackoff returns the pauses between watches: 1 s, doubling to 1 min and a bit more, so replicas do not come together.
 func newBackoff() *wait.Backoff {
-	return &wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 10, Cap: longestPause}
+	return &wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 10, Cap: maxBackoff}
 }
 
 // follow watches once, and returns whether the watch lasted and why it ended. It calls current with the first mark by which it has lasted:
@@ -195,10 +195,10 @@ func (s *stream) follow(ctx context.Context, current func()) (lasted bool, err e
 		}
 		silence.Reset(maxSilence)
 		session.mark(time.Now())
-		s.flawed.note(ctx, session.snapshot.flaws)
+		s.flawed.note(ctx, session.snapshot.indistinguishable)
 		if now := time.Now(); first.IsZero() {
 			first = now
-		} else if !lasted && now.Sub(first) >= longestPause {
+		} else if !lasted && now.Sub(first) >= maxBackoff {
 			lasted = true
 			current()
 		}
@@ -221,7 +221,7 @@ func (s *stream) ended() {
 	s.wake()
 }
 
-// wake lets those look again who wait for a mark. The lock is held.
+// wake lets callers look again that wait for a mark. The lock is held.
 func (s *stream) wake() {
 	close(s.turn)
 	s.turn = make(chan struct{})
@@ -272,10 +272,10 @@ func (s *session) take(event provider.InstanceEvent) error {
 // leaveOut notes an instance that cannot be told from others, until there is another event with its name. The lock is held.
 func (s *session) leaveOut(instance *provider.Instance, problem string, err error) {
 	name := types.NodeName(strings.Clone(string(instance.NodeName)))
-	s.snapshot.flaws = s.snapshot.flaws.add(name, problem, err)
+	s.snapshot.indistinguishable = s.snapshot.indistinguishable.add(name, problem, err)
 	id := strings.Clone(instance.ProviderID[:min(len(instance.ProviderID), bounds.MaxProviderIDBytes+1)])
 	s.leftOut[name] = id
-	s.snapshot.flaws.count = len(s.leftOut)
+	s.snapshot.indistinguishable.count = len(s.leftOut)
 	s.leftOutBytes += flawBytes + len(name) + len(id)
 }
 
@@ -284,7 +284,7 @@ func (s *session) leaveIn(name types.NodeName) {
 	if id, ok := s.leftOut[name]; ok {
 		delete(s.leftOut, name)
 		s.leftOutBytes -= flawBytes + len(name) + len(id)
-		s.snapshot.flaws = s.snapshot.flaws.remove(name)
+		s.snapshot.indistinguishable = s.snapshot.indistinguishable.remove(name)
 	}
 }
 

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// firstPause is before the first repetition of a request. It doubles with each repetition, up to longestPause. What is slept is between half
+	// firstPause is before the first repetition of a request. It doubles with each repetition, up to maxBackoff. What is slept is between half
 	// of it and all of it.
-	firstPause   = 250 * time.Millisecond
-	longestPause = 2 * time.Second
+	firstPause = 250 * time.Millisecond
+	maxBackoff = 2 * time.Second
 	// maxWait is how long a request is repeated that gets no answer of an API server.
 	maxWait = 5 * time.Minute
 	// failingLimit is the same where the API server itself answers that it fails.
@@ -89,7 +89,7 @@ func (t *transport) repeat(request *http.Request, response *http.Response, err e
 
 // pause sleeps before a repetition, and reports whether ctx goes on.
 func pause(ctx context.Context, attempt int) bool {
-	longest := longestPause
+	longest := maxBackoff
 	if attempt < 3 {
 		longest = firstPause << attempt
 	}

@@ -120,14 +120,14 @@ func (t *trial) retried(ctx context.Context, call func(ctx context.Context) erro
 
 // repeat repeats a call while its error is worth it and there is time. The propagation timeout ends the repetition, and not a call that
 // is under way: an answer says more than that the time was over.
-func (t *trial) repeat(ctx context.Context, call func(ctx context.Context) error, worth func(error) bool) error {
+func (t *trial) repeat(ctx context.Context, call func(ctx context.Context) error, retryable func(error) bool) error {
 	over := time.NewTimer(t.options.PropagationTimeout)
 	defer over.Stop()
 	tick := time.NewTicker(min(max(t.options.PropagationTimeout/100, 10*time.Millisecond), 5*time.Second))
 	defer tick.Stop()
 	for {
 		err := call(ctx)
-		if err == nil || !worth(err) {
+		if err == nil || !retryable(err) {
 			return err
 		}
 		select {

@@ -24,8 +24,8 @@ type routes struct{ cloud *Cloud }
 
 var _ cloudprovider.Routes = &routes{}
 
-// patience is how long a call waits for what is announced to follow from what the API server shows.
-const patience = 5 * time.Second
+// announceTimeout is how long a call waits for what is announced to follow from what the API server shows.
+const announceTimeout = 5 * time.Second
 
 var (
 	// errNotAnnouncing says that nothing was announced yet.
@@ -132,9 +132,9 @@ func (r *routes) await(ctx context.Context, route *cloudprovider.Route, problem 
 	}
 	changed, cancel := running.announcer.Subscribe()
 	defer cancel()
-	late := time.NewTimer(patience)
+	late := time.NewTimer(announceTimeout)
 	defer late.Stop()
-	sessions := time.NewTicker(patience / 20)
+	sessions := time.NewTicker(announceTimeout / 20)
 	defer sessions.Stop()
 	for {
 		snapshot, found := r.snapshot()

@@ -66,8 +66,8 @@ const (
 	margin = 5 * time.Minute
 	// rest is how long after the disturbances an object has settled.
 	rest = 2 * time.Minute
-	// longestPause is the longest pause between two calls about an object.
-	longestPause = 2 * time.Minute
+	// maxBackoff is the longest pause between two calls about an object.
+	maxBackoff = 2 * time.Minute
 	// madeAgain is how long the cloud denies a load balancer before it is made again.
 	madeAgain = 10 * time.Minute
 	// arrives is how much later than that Mooring may be in the state that is asked for, besides the calls that are due.
@@ -141,7 +141,7 @@ func (j *judge) chance() bool { return j.draw.Plugin.Has(draw.RefusingLimiter) }
 // luck is by how much jitter may delay what the reference did after some time: a retry may miss the moment from which a cloud affirms what it denied.
 func (j *judge) luck(after time.Duration) time.Duration {
 	if j.draw.Plugin.Has(draw.LaggingAnswers) || j.draw.Plugin.Has(draw.Denying) {
-		return min(after, longestPause)
+		return min(after, maxBackoff)
 	}
 	return 0
 }
@@ -800,7 +800,7 @@ func (j *judge) deniedAtEnd(service string) bool {
 			denied = false
 		}
 	}
-	return denied && j.mooring.Length-since < madeAgain+longestPause+j.longest
+	return denied && j.mooring.Length-since < madeAgain+maxBackoff+j.longest
 }
 
 // missing returns what Mooring has not reached and the reference has, but for nodes that the limit may hold, which stay targets. Where chance decides

@@ -14,11 +14,11 @@ type Debounce struct {
 }
 
 // Await waits, after a change, until there is no other one for a while, or for long enough. If there is no other one at all, it waits
-// for alone, where that is longer than Quiet. It returns false when ctx ends.
-func (d Debounce) Await(ctx context.Context, changes <-chan struct{}, alone time.Duration) bool {
-	wait := time.NewTimer(max(alone, d.Quiet))
+// for single, where that is longer than Quiet. It returns false when ctx ends.
+func (d Debounce) Await(ctx context.Context, changes <-chan struct{}, single time.Duration) bool {
+	wait := time.NewTimer(max(single, d.Quiet))
 	defer wait.Stop()
-	latest := time.NewTimer(max(alone, 0) + d.Most)
+	latest := time.NewTimer(max(single, 0) + d.Most)
 	defer latest.Stop()
 	for {
 		select {

@@ -143,7 +143,7 @@ func decide(nodes []facts, said answers, before guard, settings Settings, now ti
 	next.affirm(nodes, said, doubt == "")
 	planned := plan{held: map[HoldReason]int{}, due: map[types.UID]time.Time{}, spent: total(next.spent)}
 	planned.limit = settings.Limit.of(population(nodes) + planned.spent - next.carryAttempts(nodes, before))
-	seen := evidence{doubt: doubt, affirmed: next.affirmed, alone: noKubeletReports(nodes, now), askable: len(witnesses(nodes)) > 0}
+	seen := evidence{doubt: doubt, affirmed: next.affirmed, allSilent: noKubeletReports(nodes, now), askable: len(witnesses(nodes)) > 0}
 
 	var limited []facts
 	for _, node := range nodes {
@@ -285,8 +285,8 @@ type evidence struct {
 	// affirmed is when the cloud last affirmed an instance of ours, and askable says that there are nodes to ask it for.
 	affirmed time.Time
 	askable  bool
-	// alone says that no kubelet reports that could confirm a denial.
-	alone bool
+	// allSilent says that no kubelet reports that could confirm a denial.
+	allSilent bool
 }
 
 // affirms reports whether the cloud has affirmed an instance since about the first credible denial of a row.
@@ -318,9 +318,9 @@ func decideDenied(node facts, row denial, seen evidence, settings Settings, now 
 		return decision{hold: seen.doubt}
 	case row.credible < settings.Confirmations:
 		return decision{until: again}
-	case !lasted(row.believed) && (!node.announced || seen.alone):
+	case !lasted(row.believed) && (!node.announced || seen.allSilent):
 		return decision{until: row.believed.Add(settings.MinDenialTime)}
-	case node.announced && (seen.alone || seen.affirms(row, now)):
+	case node.announced && (seen.allSilent || seen.affirms(row, now)):
 		return decision{cause: causeAnnounced}
 	case seen.affirms(row, now):
 		return decision{cause: causeGone}

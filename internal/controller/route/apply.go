@@ -206,11 +206,11 @@ func (a *applier) call(ctx context.Context, batch []action) []error {
 	if a.change != nil {
 		return a.together(ctx, batch)
 	}
-	return each(batch, func(action action) error { return a.alone(ctx, action) })
+	return each(batch, func(action action) error { return a.single(ctx, action) })
 }
 
-// alone carries out one action by calls of its own.
-func (a *applier) alone(ctx context.Context, action action) error {
+// single carries out one action by calls of its own.
+func (a *applier) single(ctx context.Context, action action) error {
 	if action.kind == replace {
 		return action.failed(replace, a.replace(ctx, a.clusterName, action.old, action.wanted()))
 	}

@@ -26,8 +26,8 @@ const (
 	persistent = 20
 	// maxLag is how late a list may show what the cloud has accepted: no list that contradicts it is believed before.
 	maxLag = 2 * time.Minute
-	// alone is after how many failures in company an operation is alone, however large batches are.
-	alone = 16
+	// singleAfter is after how many failures in company an operation is alone, however large batches are.
+	singleAfter = 16
 )
 
 // state is what the controller remembers of its operations from one pass to the next: which are under way, which have just
@@ -151,18 +151,18 @@ func (s *state) admit(d desired, p plan, busy []destination, now time.Time) admi
 	for _, removal := range p.removals {
 		known := s.attempts[removal.operation()]
 		switch {
-		case slices.Contains(busy, removal.destination()), known.rests(now):
+		case slices.Contains(busy, removal.destination()), known.waitsForRetry(now):
 			blocked = append(blocked, removal.destination())
-		case !known.fresh(now):
+		case !known.justDone(now):
 			admitted.removals = append(admitted.removals, removal)
 		}
 	}
 	for _, making := range p.makes {
 		known := s.attempts[making.operation()]
 		switch {
-		case slices.ContainsFunc(blocked, making.destination().losesTo), known.rests(now):
+		case slices.ContainsFunc(blocked, making.destination().losesTo), known.waitsForRetry(now):
 			admitted.waiting = append(admitted.waiting, *making.want)
-		case !known.fresh(now) && !s.doubted(making, now):
+		case !known.justDone(now) && !s.doubted(making, now):
 			admitted.makes = append(admitted.makes, making)
 		}
 	}
@@ -176,7 +176,7 @@ func (s *state) forget(p plan, now time.Time) {
 		planned[action.operation()] = true
 	}
 	for operation, known := range s.attempts {
-		if !planned[operation] && !known.underWay && !(known.removal && known.fresh(now)) {
+		if !planned[operation] && !known.underWay && !(known.removal && known.justDone(now)) {
 			delete(s.attempts, operation)
 		}
 	}
@@ -188,7 +188,7 @@ func (s *state) observe(d desired, p plan, busy []destination, now time.Time) {
 	for _, making := range p.makes {
 		missing[making.want.key()] = true
 		// Another route is where this one should be: that is no list that lags, unless it has just been replaced.
-		other[making.want.key()] = making.kind != create && !s.attempts[making.operation()].fresh(now)
+		other[making.want.key()] = making.kind != create && !s.attempts[making.operation()].justDone(now)
 	}
 	for _, want := range p.unmet {
 		missing[want.key()] = true
@@ -267,11 +267,11 @@ func (s *state) doubts(now time.Time) bool {
 	return false
 }
 
-// rests reports whether the operation failed and may not be tried again yet.
-func (a *attempt) rests(now time.Time) bool { return a != nil && now.Before(a.notBefore) }
+// waitsForRetry reports whether the operation failed and may not be tried again yet.
+func (a *attempt) waitsForRetry(now time.Time) bool { return a != nil && now.Before(a.notBefore) }
 
-// fresh reports whether the operation has been done so recently that a list may not show it yet.
-func (a *attempt) fresh(now time.Time) bool {
+// justDone reports whether the operation has been done so recently that a list may not show it yet.
+func (a *attempt) justDone(now time.Time) bool {
 	return a != nil && !a.done.IsZero() && now.Sub(a.done) < maxLag
 }
 
@@ -316,7 +316,7 @@ func (s *state) end(a action, err error, now time.Time) (late bool) {
 	known.failures++
 	switch {
 	case errors.Is(err, cloud.ErrDeadline), errors.Is(err, cloud.ErrStillRunning):
-		known.together = alone // each smaller batch with the one that hangs would take as long again
+		known.together = singleAfter // each smaller batch with the one that hangs would take as long again
 	case isOwnFailure(err), provider.IsThrottled(err):
 		// A refusal for quota says that there are too many calls: not that there are too few.
 	default:
@@ -364,7 +364,7 @@ func (s *state) next(now time.Time) time.Time {
 	defer s.mu.Unlock()
 	var first time.Time
 	for _, known := range s.attempts {
-		if known.underWay || !known.rests(now) {
+		if known.underWay || !known.waitsForRetry(now) {
 			continue
 		}
 		at := known.notBefore

@@ -75,7 +75,7 @@ func (c *conditionWriter) write(ctx context.Context, nodes []routedNode, now tim
 	group.SetLimit(conditionWrites)
 	errs := make([]error, len(nodes))
 	for i, n := range nodes {
-		if c.says(n) || c.rests(n, now) {
+		if c.says(n) || c.waitsForRetry(n, now) {
 			continue
 		}
 		group.Go(func() error {
@@ -89,7 +89,7 @@ func (c *conditionWriter) write(ctx context.Context, nodes []routedNode, now tim
 
 // bring brings the condition of one node up to date.
 func (c *conditionWriter) bring(ctx context.Context, n routedNode, now time.Time) error {
-	if c.says(n) || c.rests(n, now) {
+	if c.says(n) || c.waitsForRetry(n, now) {
 		return nil
 	}
 	err := c.patch(ctx, n, now)
@@ -109,8 +109,8 @@ func (c *conditionWriter) ended(n routedNode, err error) {
 	c.failed[n.node.UID] = failedWrite{n.routed, before + 1, time.Now().Add(backoff().After(before, err))}
 }
 
-// rests reports whether the same could not be written a moment ago.
-func (c *conditionWriter) rests(n routedNode, now time.Time) bool {
+// waitsForRetry reports whether the same could not be written a moment ago.
+func (c *conditionWriter) waitsForRetry(n routedNode, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	failed, found := c.failed[n.node.UID]

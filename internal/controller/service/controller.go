@@ -244,7 +244,7 @@ func (c *Controller) retarget(ctx context.Context) {
 	var due []types.NamespacedName
 	all := c.states.all()
 	for _, key := range slices.SortedFunc(maps.Keys(all), byName) {
-		if made := all[key].made; made != nil && made.followsAlone() &&
+		if made := all[key].made; made != nil && made.retargetable() &&
 			(made.targets == nil || !c.targets.of(made.service, settled).servedBy(made.targets)) {
 			due = append(due, key)
 		}

@@ -320,7 +320,7 @@ func planProvide(want desired, seen observed, now time.Time) []action {
 // is not known, after a restart, it gets the Service as it is.
 func planTargets(want desired, seen observed, now time.Time) []action {
 	if want.intent != provide || seen.service == nil || seen.made == nil || seen.made.service.UID != seen.service.UID ||
-		!seen.made.followsAlone() || seen.made.serves(want) || seen.made.denial.refuses(want) {
+		!seen.made.retargetable() || seen.made.serves(want) || seen.made.denial.refuses(want) {
 		return nil
 	}
 	act := retargetFor(want, seen, now)
@@ -337,9 +337,9 @@ func retargetFor(want desired, seen observed, now time.Time) action {
 		change: differenceFor(want, seen.made, now)}
 }
 
-// followsAlone reports whether a load balancer exists whose targets may be changed though its Service cannot be ensured. After a
+// retargetable reports whether a load balancer exists whose targets may be changed though its Service cannot be ensured. After a
 // change of the targets that failed it is ensured before that, unless others are wanted by then.
-func (m *made) followsAlone() bool {
+func (m *made) retargetable() bool {
 	switch {
 	case !m.ensured && !m.failing && m.denial.targets == nil:
 		return false

@@ -78,7 +78,7 @@ type Controller struct {
 	store       *store
 	complaint   string
 	silentSince map[types.UID]time.Time
-	recorded    map[types.UID]hold
+	recorded    map[types.UID]holdReason
 	// twins are those of nodes, by name, for events.
 	twins map[string][]string
 	// answering and answered are since when the API server has answered, and when it last has.
@@ -113,7 +113,7 @@ func New(options Options) (*Controller, error) {
 		store: &store{record: leaserecord.Record{
 			Leases: options.Leases, Namespace: options.LeaseNamespace, Name: options.LeaseName, Annotation: Annotation,
 		}},
-		metrics: newMetrics(options.Registerer), silentSince: map[types.UID]time.Time{}, recorded: map[types.UID]hold{},
+		metrics: newMetrics(options.Registerer), silentSince: map[types.UID]time.Time{}, recorded: map[types.UID]holdReason{},
 	}, nil
 }
 
@@ -329,8 +329,8 @@ func (c *Controller) finish(ctx context.Context, action action, err error) {
 }
 
 // say records on nodes why their machines are not turned off, if that stays until the operator acts.
-func (c *Controller) say(present []*v1.Node, held map[string]hold) {
-	recorded := map[types.UID]hold{}
+func (c *Controller) say(present []*v1.Node, held map[string]holdReason) {
+	recorded := map[types.UID]holdReason{}
 	for _, node := range present {
 		why := held[node.Name]
 		message, lasting := heldMessages[why]
@@ -349,7 +349,7 @@ func (c *Controller) say(present []*v1.Node, held map[string]hold) {
 }
 
 // heldMessages say what holds a power-off that does not go away by itself.
-var heldMessages = map[hold]string{
+var heldMessages = map[holdReason]string{
 	heldControl:    "it is a node of the control plane",
 	heldUnverified: "its BMC does not name the machine by its system UUID",
 	heldOwn:        "this replica runs on it",

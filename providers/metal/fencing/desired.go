@@ -160,32 +160,32 @@ func twinsOf(claims map[string][]string) map[string][]string {
 	return twins
 }
 
-// hold is why a machine is not turned off.
-type hold string
+// holdReason is why a machine is not turned off.
+type holdReason string
 
 // The holds, in the order in which they are looked at. The first ones stay until the operator acts.
 const (
-	notHeld         hold = ""
-	heldExcluded    hold = "excluded"
-	heldControl     hold = "control-plane"
-	heldUnproven    hold = "unproven-machine"
-	heldTwins       hold = "several-nodes"
-	heldUnrecorded  hold = "no-record"
-	heldFenced      hold = "fenced-before"
-	heldUnverified  hold = "unverified-bmc"
-	heldUnknown     hold = "power-unknown"
-	heldOwn         hold = "own-machine"
-	heldOwnUnknown  hold = "own-machine-unknown"
-	heldTooMany     hold = "too-many-unknown"
-	heldAPIServer   hold = "api-server"
-	heldNotLong     hold = "not-silent-for-long"
-	heldFailed      hold = "failed-before"
-	heldOneAtATime  hold = "one-at-a-time"
-	heldRateLimited hold = "rate-limit"
+	notHeld         holdReason = ""
+	heldExcluded    holdReason = "excluded"
+	heldControl     holdReason = "control-plane"
+	heldUnproven    holdReason = "unproven-machine"
+	heldTwins       holdReason = "several-nodes"
+	heldUnrecorded  holdReason = "no-record"
+	heldFenced      holdReason = "fenced-before"
+	heldUnverified  holdReason = "unverified-bmc"
+	heldUnknown     holdReason = "power-unknown"
+	heldOwn         holdReason = "own-machine"
+	heldOwnUnknown  holdReason = "own-machine-unknown"
+	heldTooMany     holdReason = "too-many-unknown"
+	heldAPIServer   holdReason = "api-server"
+	heldNotLong     holdReason = "not-silent-for-long"
+	heldFailed      holdReason = "failed-before"
+	heldOneAtATime  holdReason = "one-at-a-time"
+	heldRateLimited holdReason = "rate-limit"
 )
 
 // holds are all of them, for metrics.
-var holds = []hold{
+var holds = []holdReason{
 	heldExcluded, heldControl, heldUnproven, heldTwins, heldUnrecorded, heldFenced, heldUnverified, heldUnknown, heldOwn, heldOwnUnknown, heldTooMany, heldAPIServer,
 	heldNotLong, heldFailed, heldOneAtATime, heldRateLimited,
 }
@@ -194,7 +194,7 @@ var holds = []hold{
 func concerns(node facts) bool { return node.Silent && !node.Deleting && node.Power != nodestate.Off }
 
 // holdOf returns why the machine of a node that is concerned is not turned off now.
-func holdOf(node facts, s situation, settings Settings, now time.Time) hold {
+func holdOf(node facts, s situation, settings Settings, now time.Time) holdReason {
 	switch {
 	case node.excluded:
 		return heldExcluded

@@ -40,8 +40,8 @@ func (m *metrics) attempt(err error) {
 }
 
 // holds shows why machines are not turned off.
-func (m *metrics) holds(held map[string]hold) {
-	counts := map[hold]int{}
+func (m *metrics) holds(held map[string]holdReason) {
+	counts := map[holdReason]int{}
 	for _, why := range held {
 		counts[why]++
 	}

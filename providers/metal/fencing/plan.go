@@ -28,8 +28,8 @@ type action struct {
 
 // plan returns what is to be done, the nodes by name, with one machine to turn off at most; and for nodes that are concerned why
 // theirs is not. The machine whose last attempt is the longest ago comes first, so one that fails forever holds up no other.
-func plan(nodes []facts, s situation, settings Settings, now time.Time) (actions []action, held map[string]hold) {
-	held = map[string]hold{}
+func plan(nodes []facts, s situation, settings Settings, now time.Time) (actions []action, held map[string]holdReason) {
+	held = map[string]holdReason{}
 	var candidates []facts
 	for _, node := range nodes {
 		switch {

@@ -196,7 +196,7 @@ func TestProof(t *testing.T) {
 	evil.Spec.ProviderID = "metal://cp-1"
 	for name, test := range map[string]struct {
 		named *Machine
-		want  hold
+		want  holdReason
 	}{
 		"no machine has its name": {nil, heldUnproven},
 		"its name is another's":   {machineOf("worker-7"), heldUnproven},

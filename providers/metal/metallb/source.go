@@ -30,8 +30,8 @@ import (
 const (
 	// DefaultNamespace is where MetalLB's manifests have its resources.
 	DefaultNamespace = "metallb-system"
-	// patience is how long a start waits for what may be applied together with the manager: the definitions of the resources, and a pool.
-	patience = time.Minute
+	// startTimeout is how long a start waits for what may be applied together with the manager: the definitions of the resources, and a pool.
+	startTimeout = time.Minute
 	// announcerPatience is how long it waits for something that announces the addresses of pools.
 	announcerPatience = 10 * time.Second
 	retryRead         = time.Second
@@ -171,7 +171,7 @@ func (s *Source) await(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case apierrors.IsForbidden(err) || waits && time.Since(began) > patience:
+		case apierrors.IsForbidden(err) || waits && time.Since(began) > startTimeout:
 			return err
 		case err.Error() != last:
 			last = err.Error()

@@ -38,9 +38,9 @@ func TestStartSaysWhatIsMissing(t *testing.T) {
 		took time.Duration
 	}{
 		"definitions": {
-			"communities", apierrors.NewNotFound(schema.GroupResource{}, ""), "CRDs) are not all there: the API server has no communities.v1beta1.metallb.io", patience,
+			"communities", apierrors.NewNotFound(schema.GroupResource{}, ""), "CRDs) are not all there: the API server has no communities.v1beta1.metallb.io", startTimeout,
 		},
-		"pools":  {"", nil, "there is no IPAddressPool in namespace metallb-system", patience},
+		"pools":  {"", nil, "there is no IPAddressPool in namespace metallb-system", startTimeout},
 		"rights": {"bgppeers", apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no role")), "the verbs list and watch are needed", 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -19,8 +19,8 @@ const (
 	firstLook = time.Minute
 	// interval is between two looks. Each makes four calls, and one more for each further page of load balancers.
 	interval = 5 * time.Minute
-	// patience is how long a service may take.
-	patience = 30 * time.Second
+	// callTimeout is how long a service may take.
+	callTimeout = 30 * time.Second
 	// forgetAfter is for how long what a service has said counts while it does not answer.
 	forgetAfter = 3 * interval
 )
@@ -89,12 +89,12 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// Look asks all services at once. None holds up the next look for longer than its patience.
+// Look asks all services at once. None holds up the next look for longer than callTimeout.
 func (w *Watcher) Look(ctx context.Context) {
 	var asking sync.WaitGroup
 	for name, ask := range w.services {
 		asking.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, patience)
+			ctx, cancel := context.WithTimeout(ctx, callTimeout)
 			defer cancel()
 			usage, err := w.ask(ctx, ask)
 			if context.Cause(ctx) == context.Canceled { // this process ends, or leads no more

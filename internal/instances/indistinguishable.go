@@ -12,11 +12,11 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-// flaws are what is wrong with instances that were left out of a snapshot. Nil: nothing is. A snapshot with flaws says of nothing that it is
-// gone: what was left out may be what is looked for.
+// indistinguishable are the instances that a snapshot leaves out because they cannot be told apart. Nil: there are none. A snapshot that leaves
+// one out says of no instance that it is gone: the one that is looked for may be left out.
 //
 // See ADR 6.
-type flaws struct {
+type indistinguishable struct {
 	// count is how many instances were left out, and first the problem of one of them.
 	count int
 	first string
@@ -47,9 +47,9 @@ func problemOf(instance *provider.Instance) (problem string, err error) {
 }
 
 // add notes an instance that was left out.
-func (f *flaws) add(name types.NodeName, problem string, err error) *flaws {
+func (f *indistinguishable) add(name types.NodeName, problem string, err error) *indistinguishable {
 	if f == nil {
-		f = &flaws{first: problem, names: map[types.NodeName]error{}, twice: map[string]bool{}}
+		f = &indistinguishable{first: problem, names: map[types.NodeName]error{}, twice: map[string]bool{}}
 	}
 	f.count++
 	f.names[name] = err
@@ -57,7 +57,7 @@ func (f *flaws) add(name types.NodeName, problem string, err error) *flaws {
 }
 
 // remove forgets the instances of a name, and returns nil if none are left.
-func (f *flaws) remove(name types.NodeName) *flaws {
+func (f *indistinguishable) remove(name types.NodeName) *indistinguishable {
 	if f == nil {
 		return nil
 	}
@@ -69,7 +69,7 @@ func (f *flaws) remove(name types.NodeName) *flaws {
 }
 
 // left returns how many instances were left out.
-func (f *flaws) left() int {
+func (f *indistinguishable) left() int {
 	if f == nil {
 		return 0
 	}
@@ -77,7 +77,7 @@ func (f *flaws) left() int {
 }
 
 // of returns the error for a node that is looked up by its name, if an instance with that name was left out.
-func (f *flaws) of(name types.NodeName) error {
+func (f *indistinguishable) of(name types.NodeName) error {
 	if f == nil {
 		return nil
 	}
@@ -85,26 +85,26 @@ func (f *flaws) of(name types.NodeName) error {
 }
 
 // err returns what there is instead of the statement that something is gone.
-func (f *flaws) err() error {
+func (f *indistinguishable) err() error {
 	if f == nil {
 		return nil
 	}
 	return &InvalidListError{Problem: f.first, LeftOut: f.count}
 }
 
-// flawLog logs when instances are left out for the first time, and when none is. It is used by one goroutine at a time.
-type flawLog struct{ shown bool }
+// indistinguishableLog logs when instances are left out for the first time, and when none is. It is used by one goroutine at a time.
+type indistinguishableLog struct{ shown bool }
 
-func (l *flawLog) note(ctx context.Context, flaws *flaws) {
-	if l.shown == (flaws != nil) {
+func (l *indistinguishableLog) note(ctx context.Context, of *indistinguishable) {
+	if l.shown == (of != nil) {
 		return
 	}
-	l.shown = flaws != nil
+	l.shown = of != nil
 	log := logr.FromContextOrDiscard(ctx)
 	if !l.shown {
 		log.Info("All instances that the cloud lists can be told apart again")
 		return
 	}
-	log.Error(flaws.err(), "Instances of the cloud cannot be told apart and are left out; no node is deleted because of a list without them",
-		"leftOut", flaws.count)
+	log.Error(of.err(), "Instances of the cloud cannot be told apart and are left out; no node is deleted because of a list without them",
+		"leftOut", of.count)
 }
