@@ -29,7 +29,7 @@ const announceTimeout = 5 * time.Second
 
 var (
 	// errNotAnnouncing says that nothing was announced yet.
-	errNotAnnouncing = errors.New("what is to be announced is not known yet: nodes and Services are being listed, or probed for the first time")
+	errNotAnnouncing = errors.New("the routes to announce are not computed yet: nodes and Services are being listed, or probed for the first time")
 	// errNoSession says that no router has a session.
 	errNoSession = errors.New("the route is announced to no router")
 )

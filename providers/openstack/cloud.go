@@ -123,7 +123,7 @@ func (c *Cloud) runOnEveryReplica(ctx context.Context, replica provider.Replica)
 		}
 	}
 	for _, warning := range c.source.Current().Warnings {
-		logr.FromContextOrDiscard(ctx).Info("The cloud config says something that may not do what was meant", "reason", warning)
+		logr.FromContextOrDiscard(ctx).Info("The cloud config has a suspicious setting", "reason", warning)
 	}
 	return c.source.Run(ctx, replica.ReportConfig)
 }

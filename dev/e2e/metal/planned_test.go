@@ -126,7 +126,7 @@ func (s *scene) replicaBlind(t *testing.T) {
 	}
 	cut("-I")
 	poll.Until(t, blind.Name+" knows that it sees nothing", func(context.Context) error {
-		return poll.Holds(strings.Contains(blind.Log(), "No probe of any node is answered"))
+		return poll.Holds(strings.Contains(blind.Log(), "No node answers a probe"))
 	})
 	s.silence(t, s.machines[2], true)
 	s.routed(t, s.web, s.machines[0], s.machines[1])

@@ -24,7 +24,7 @@ func (s *Source[C]) Run(ctx context.Context, report func(error)) error {
 	s.mu.Unlock()
 	watcher, err := s.newWatcher()
 	if err != nil { // the kernel has few, for all processes of a user
-		log.Error(err, "The folders of the cloud config cannot be watched; the files are read again and again", "interval", pollInterval)
+		log.Error(err, "Could not watch the folders of the cloud config; polling the files", "interval", pollInterval)
 		watcher = &fsnotify.Watcher{} // whose channels are nil: nothing ever comes
 	} else {
 		defer func() { _ = watcher.Close() }()
@@ -50,7 +50,7 @@ func (s *Source[C]) Run(ctx context.Context, report func(error)) error {
 		case <-watcher.Events:
 			quiet.Reset(quietTime)
 		case problem := <-watcher.Errors:
-			log.Error(problem, "Watching the folders of the cloud config; they are read again in any case", "interval", pollInterval)
+			log.Error(problem, "Watching the folders of the cloud config, and polling them", "interval", pollInterval)
 			quiet.Reset(quietTime)
 		case <-replaced:
 			look()

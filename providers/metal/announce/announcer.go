@@ -318,16 +318,16 @@ func logChanges(log logr.Logger, before, after Snapshot) {
 	logPodProblems(log, before, after)
 	switch {
 	case after.Blind && !before.Blind:
-		log.Error(nil, "No probe of any node is answered; the last known health states are kept. Look at the network of this replica")
+		log.Error(nil, "No node answers a probe; keeping the last known health states. Check the network of this replica")
 	case before.Blind && !after.Blind:
 		log.Info("Probes are answered again")
 	}
 	switch {
 	case after.Unproven && !before.Unproven:
-		log.Info("No kube-proxy answers at its health port; nodes count as working while they live." +
+		log.Info("No kube-proxy answers at its health port; treating all living nodes as healthy." +
 			" Set announcement.health.kubeProxyProbe or kubeProxyPort")
 	case before.Unproven && !after.Unproven:
-		log.Info("Kube-proxies answer at their health ports; nodes are judged by theirs")
+		log.Info("Kube-proxies answer at their health ports; using their health checks")
 	}
 	if !before.Complete || len(before.Table) != len(after.Table) {
 		log.Info("Announcing", "destinations", len(after.Table), "before", len(before.Table))

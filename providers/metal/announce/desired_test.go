@@ -168,7 +168,7 @@ func TestNextHops(t *testing.T) {
 			c := newCluster().node(1).service("s", true, vip, "n1")
 			c.health("n1", 0, model.HealthUnknown).health("n1", checkPort, model.HealthUnknown).Blind = true
 			return c
-		}(), vip, "10.0.0.1", model.ProbesFail, "look at the network of this replica"},
+		}(), vip, "10.0.0.1", model.ProbesFail, "check the network of this replica"},
 		"all nodes are dead one by one": {newCluster().node(1).health("n1", 0, model.Unhealthy).service("s", false, vip, "n1"),
 			vip, "", model.NoNextHop, "1 node whose kube-proxy"},
 		"kube-proxy does not know of the endpoint yet": {

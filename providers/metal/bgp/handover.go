@@ -97,7 +97,7 @@ func (h *handover) observe(now time.Time, seen map[string]transmission) error {
 		h.done, h.peers = true, nil
 		return nil
 	}
-	return fmt.Errorf("the table of what is announced is not handed over: router %s", strings.Join(missing, ", router "))
+	return fmt.Errorf("the routers do not have every route of this replica yet: router %s", strings.Join(missing, ", router "))
 }
 
 // follow remembers what a router was sent.
@@ -124,7 +124,7 @@ func (h *handover) follow(now time.Time, name string, seen transmission) *progre
 type readiness struct{ problem atomic.Pointer[error] }
 
 // errNoTable says that nothing has been announced yet.
-var errNoTable = errors.New("there is no table yet of what is to be announced: the cluster's objects are being listed, or nodes probed for the first time")
+var errNoTable = errors.New("the routes to announce are not computed yet: the cluster's objects are being listed, or nodes probed for the first time")
 
 func (r *readiness) set(problem error) { r.problem.Store(&problem) }
 

@@ -130,7 +130,7 @@ func bfdPeer(value func(string) slog.Value) netip.Addr {
 func dialFailure(err string) failure {
 	switch {
 	case strings.Contains(err, "i/o timeout"):
-		return failure{NoAnswer, fmt.Sprintf("no answer (%s): the router is not there, a firewall is between, or only one of both has "+
+		return failure{NoAnswer, fmt.Sprintf("no answer (%s): the router is down, a firewall drops the packets, or only one side has "+
 			"a password, or another one", err)}
 	case strings.Contains(err, "connection refused"):
 		return failure{ConnectionRefused,

@@ -231,7 +231,7 @@ func endOf(state apiutil.PeerState) failure {
 		return failure{}
 	case api.PeerState_DISCONNECT_REASON_READ_FAILED, api.PeerState_DISCONNECT_REASON_WRITE_FAILED,
 		api.PeerState_DISCONNECT_REASON_GRACEFUL_RESTART:
-		return failure{ConnectionLost, "the connection broke: the router, or what is between, went away (" + state.DisconnectMessage + ")"}
+		return failure{ConnectionLost, "the connection broke: the router or the path to it failed (" + state.DisconnectMessage + ")"}
 	}
 	return failure{Ended, "the session ended (" + state.DisconnectMessage + ")"}
 }

@@ -153,7 +153,7 @@ func (c *conversion) advertise(from *bgpAdvertisement, selectors map[string][]me
 	}
 	peers := c.peersOf(from, note)
 	if len(peers) == 0 {
-		note(Lost, "", "none of its peers is in the config, and it is left out")
+		note(Lost, "", "none of its peers is in the config; it is left out")
 		return
 	}
 	c.add(from, made, peers, selectors, note)

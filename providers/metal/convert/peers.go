@@ -89,10 +89,10 @@ func (c *conversion) possible(from *bgpPeer, note note) bool {
 			note(Lost, field, format+"; the peer is left out", values...)
 		}
 	}
-	refuse(spec.Interface != "", "spec.interface", "sessions without addresses (unnumbered) are not there; give the router an address")
+	refuse(spec.Interface != "", "spec.interface", "unnumbered sessions, without addresses, are not supported; give the router an address")
 	refuse(spec.VRF != "", "spec.vrf", "a replica uses one routing table; run it in the VRF")
 	refuse(!slices.Contains([]string{"", "internal", "external"}, spec.DynamicASN), "spec.dynamicASN", "%q is neither internal nor external", spec.DynamicASN)
-	refuse(spec.DynamicASN != "" && spec.PeerASN != 0, "spec.dynamicASN", "there is a peerASN besides, and MetalLB takes one of both")
+	refuse(spec.DynamicASN != "" && spec.PeerASN != 0, "spec.dynamicASN", "peerASN is set too, and MetalLB accepts only one of them")
 	refuse(spec.PeerASN == 0 && spec.DynamicASN == "", "spec.peerASN", "is missing, and there is no dynamicASN")
 	addr, err := netip.ParseAddr(spec.PeerAddress)
 	refuse(spec.Interface == "" && err != nil, "spec.peerAddress", "%q is no address", spec.PeerAddress)
@@ -131,7 +131,7 @@ func (c *conversion) password(from *bgpPeer, note note) string {
 	switch secret := from.Spec.PasswordSecret; {
 	case from.Spec.Password != "":
 		if secret.Name != "" {
-			note(Lost, "spec.passwordSecret", "there is a password besides, and MetalLB takes one of both")
+			note(Lost, "spec.passwordSecret", "password is set too, and MetalLB accepts only one of them")
 		}
 		file := path.Join(secretsFolder, "bgp-"+from.Metadata.Name, "password")
 		note(Action, "spec.password", "is not shown; put it under the key password into a Secret bgp-%s in the manager's namespace, and name that under "+

@@ -178,7 +178,7 @@ func (a *Allocator) load(ctx context.Context, known *allocations) bool {
 			a.markChanged()
 			return true
 		}
-		logr.FromContextOrDiscard(ctx).Error(err, "Could not read which Services have which addresses; trying again")
+		logr.FromContextOrDiscard(ctx).Error(err, "Could not read the addresses of Services; trying again")
 		pause := time.NewTimer(retryRead)
 		select {
 		case <-pause.C:

@@ -192,7 +192,7 @@ func (r *Responder) look(ctx context.Context) {
 	r.mu.Unlock()
 	networks, byName, err := devices(settings.Interfaces)
 	if err != nil {
-		log.Error(err, "Could not look at the interfaces; what is answered stays")
+		log.Error(err, "Could not list the interfaces; keeping the current answers")
 		return
 	}
 	r.see(networks)

@@ -16,7 +16,7 @@ func ParseProviderID(providerID string) (id string, err error) {
 	id, ok := strings.CutPrefix(providerID, prefix)
 	if !ok || id == "" || strings.ContainsAny(id, "/?# ") {
 		return "", &provider.TerminalError{
-			Err: fmt.Errorf("provider ID %q is none of a machine: it must be %s and an ID of the inventory", providerID, prefix),
+			Err: fmt.Errorf("provider ID %q names no machine: it must be %s and an ID of the inventory", providerID, prefix),
 		}
 	}
 	return id, nil

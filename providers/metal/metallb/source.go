@@ -162,7 +162,7 @@ func (s *Source) await(ctx context.Context) error {
 					err = fmt.Errorf("%w; %s: %s", err, name, why)
 				}
 			case made.BGP == nil && made.L2 == nil && time.Since(began) < announcerPatience:
-				err = errors.New("neither a BGPPeer with a BGPAdvertisement nor an L2Advertisement is there yet")
+				err = errors.New("neither a BGPPeer with a BGPAdvertisement nor an L2Advertisement exists yet")
 			default:
 				return nil
 			}
@@ -347,7 +347,7 @@ func (s *Source) look(ctx context.Context) ([]byte, error) {
 // say logs which resources are refused.
 func (s *Source) say(ctx context.Context) {
 	for name, why := range s.current.refused {
-		logr.FromContextOrDiscard(ctx).Info("A resource of MetalLB is not in force as it is", "file", name, "reason", why)
+		logr.FromContextOrDiscard(ctx).Info("Rejected a resource of MetalLB", "file", name, "reason", why)
 	}
 }
 

@@ -145,7 +145,7 @@ func errorOf(m facts, l limits, now time.Time) *provider.NodeGroupInstanceError 
 	waking := m.intent.Waking && m.power != nodestate.On
 	switch {
 	case m.unreadable:
-		return &provider.NodeGroupInstanceError{Code: codeUnreadable, Message: fmt.Sprintf("what is recorded of machine %s cannot be read", m.name)}
+		return &provider.NodeGroupInstanceError{Code: codeUnreadable, Message: fmt.Sprintf("the record of machine %s cannot be read", m.name)}
 	case !waking && m.intent.Want != asleep:
 		return nil
 	case m.maintenance:

@@ -177,7 +177,7 @@ func mayTurnOff(m facts) error {
 	why := ""
 	switch {
 	case m.unreadable:
-		why = "what is recorded of it cannot be read"
+		why = "its record cannot be read"
 	case m.maintenance:
 		why = "it is under maintenance"
 	case m.node.needed:

@@ -54,7 +54,7 @@ func (e *QuotaError) Error() string {
 	if e.Resource != "" {
 		of = " of " + e.Resource
 	}
-	return fmt.Sprintf("the project's quota%s is met: raise it or delete what is not needed: %s", of, e.Fault)
+	return fmt.Sprintf("the project's quota%s is exhausted: raise it or delete unused resources: %s", of, e.Fault)
 }
 
 // Unwrap returns the error of the call.

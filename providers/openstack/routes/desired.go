@@ -30,7 +30,7 @@ func (r route) name() string { return r.Destination + between + r.NextHop }
 func parseName(name string) (route, error) {
 	destination, nextHop, ok := strings.Cut(name, between)
 	if !ok {
-		return route{}, provider.Terminal(fmt.Errorf("the route %q is none that was listed: its name must be DESTINATION%sNEXTHOP", message.Line(name, 100), between))
+		return route{}, provider.Terminal(fmt.Errorf("the route %q was not listed: its name must be DESTINATION%sNEXTHOP", message.Line(name, 100), between))
 	}
 	return route{Destination: destination, NextHop: nextHop}, nil
 }

@@ -38,7 +38,7 @@ func valid(decoded, validated field.ErrorList) error {
 // reason says in words what an error's type says, and its detail.
 func reason(e *field.Error) string {
 	words := map[field.ErrorType]string{
-		field.ErrorTypeRequired: "is required", field.ErrorTypeDuplicate: "is there twice", field.ErrorTypeNotFound: "does not exist",
+		field.ErrorTypeRequired: "is required", field.ErrorTypeDuplicate: "is listed twice", field.ErrorTypeNotFound: "does not exist",
 	}[e.Type]
 	switch {
 	case words == "":

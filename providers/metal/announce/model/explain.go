@@ -93,7 +93,7 @@ func (a AddressState) message() string {
 	}
 	result += a.Delivery.to() + a.restrictions() + a.Delivery.unanswered()
 	if a.Blind {
-		result += "; no probe of any node is answered, so the last known states are kept: look at the network of this replica"
+		result += "; no node answers a probe, so the last known states are kept: check the network of this replica"
 	}
 	return result
 }
