@@ -145,7 +145,7 @@ func (a *assembly) newLock(ctx context.Context, name string, beforeRelease func(
 		Pod:           a.config.pod,
 		ServingKey:    a.config.servingKey,
 		OnLost: func(reason error) {
-			log.FromContext(ctx).Info("The lease is lost, and another replica may lead: nothing more is changed",
+			log.FromContext(ctx).Info("Lost the lease; stopping all writes, because another replica may lead",
 				"lease", settings.ResourceNamespace+"/"+name, "reason", reason.Error())
 			a.fence.end(lost)
 		},
@@ -263,7 +263,7 @@ func (a *assembly) add(ctx context.Context, controller Controller, delay time.Du
 		owners:      a.owners,
 	})
 	if errors.Is(err, ErrDryRun) {
-		logger.Info("This controller does not run under --dry-run, which could not keep it from changing something", "reason", err.Error())
+		logger.Info("Not running this controller: --dry-run cannot intercept its writes", "reason", err.Error())
 		return nil
 	}
 	if err != nil {

@@ -40,7 +40,7 @@ func warnOfInitialize(ctx context.Context, plugin cloudprovider.Interface) (warn
 	}
 	warning = fmt.Sprintf("The provider %s is initialized as always, and what it starts by itself then may change the cloud: only the calls of the "+
 		"manager are held back. Give it read-only credentials", plugin.ProviderName())
-	log.FromContext(ctx).Error(nil, "WARNING: --dry-run does not hold back what the provider itself does", "provider", plugin.ProviderName(),
+	log.FromContext(ctx).Error(nil, "WARNING: --dry-run does not stop writes that the provider makes by itself", "provider", plugin.ProviderName(),
 		"reason", warning)
 	return warning
 }

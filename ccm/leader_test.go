@@ -184,7 +184,7 @@ func TestUntaggedCloud(t *testing.T) {
 	p := start(t, append(r.args, "--cloud-config="+config, "--allow-untagged-cloud")...)
 	r.callLog.awaitEntry(t, p.PID(), beating+" started")
 	written.awaitEntry(t, p.PID(), "Initialize")
-	p.awaitOutput(t, "The cloud provider has found no cluster ID; running without as --allow-untagged-cloud says")
+	p.awaitOutput(t, "The cloud provider found no cluster ID; continuing because of --allow-untagged-cloud")
 }
 
 func TestStandbyLeavesThePluginAloneAndTakesOverAtOnce(t *testing.T) {

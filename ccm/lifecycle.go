@@ -144,7 +144,7 @@ func (l *lifecycle) checkClusterID(ctx context.Context) error {
 	case l.plugin.HasClusterID():
 		return ctx.Err()
 	case l.allowUntagged:
-		log.FromContext(ctx).Info("The cloud provider has found no cluster ID; running without as --allow-untagged-cloud says",
+		log.FromContext(ctx).Info("The cloud provider found no cluster ID; continuing because of --allow-untagged-cloud",
 			"provider", l.plugin.ProviderName())
 		return ctx.Err()
 	default:

@@ -124,7 +124,7 @@ func demand(ctx context.Context, client kubernetes.Interface, grants []Grant) er
 			errs = append(errs, lack)
 			said.Insert(text)
 		default:
-			log.FromContext(ctx).Info("An RBAC grant is missing that can be done without", "missing", text, "consequence", lack.grant.Without)
+			log.FromContext(ctx).Info("An optional RBAC grant is missing", "missing", text, "consequence", lack.grant.Without)
 			said.Insert(text)
 		}
 	}

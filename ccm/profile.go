@@ -35,5 +35,5 @@ func (c *config) adopt(ctx context.Context, plugin cloudprovider.Interface) {
 	default:
 		reason = fmt.Sprintf("as the reference: %v; %s", unknown, toRaise)
 	}
-	log.FromContext(ctx).Info("How many calls the cloud provider gets at the same time", "reason", reason)
+	log.FromContext(ctx).Info("Limiting the concurrent calls of the cloud provider", "reason", reason)
 }

@@ -95,7 +95,7 @@ func (a *assembly) followCredentials(ctx context.Context, connect func() (*rest.
 		}
 		now, err := connect()
 		if err != nil {
-			log.FromContext(ctx).Error(err, "Could not read the kubeconfig again, whose credentials the API server refuses")
+			log.FromContext(ctx).Error(err, "Could not reload the kubeconfig after the API server rejected its credentials")
 			continue
 		}
 		if !sameCredentials(a.config.kubeconfig, now) {

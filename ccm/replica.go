@@ -121,9 +121,9 @@ func (p *replicaPart) stop(ctx context.Context) {
 	select {
 	case <-p.over:
 	case <-ctx.Done():
-		log.FromContext(ctx).Info("What the provider runs on every replica has not ended before the lease expired; ending without it")
+		log.FromContext(ctx).Info("The provider's tasks on every replica did not stop before the lease expired; exiting without waiting")
 	case <-timer.C:
-		log.FromContext(ctx).Info("What the provider runs on every replica has not ended; ending without it", "waited", p.patience.String())
+		log.FromContext(ctx).Info("The provider's tasks on every replica did not stop in time; exiting without waiting", "waited", p.patience.String())
 	}
 }
 
@@ -142,12 +142,12 @@ func (a *assembly) runWithoutLease(ctx context.Context, reason error) {
 		return a.lifecycle.stopped() == nil, nil
 	})
 	if err != nil {
-		logger.Info("The controllers have not stopped in time after the loss of the lease; ending the process before another replica leads")
+		logger.Info("The controllers did not stop in time after the lease was lost; exiting before another replica leads")
 		return
 	}
 	a.lock.Renounce()
-	logger.Info("The lease is lost and the controllers have stopped. What the provider runs on every replica goes on until the "+
-		"API server answers; then this process ends, to begin anew", "reason", reason.Error())
+	logger.Info("Lost the lease and stopped the controllers. The provider's tasks on every replica continue until the "+
+		"API server answers; then this process restarts", "reason", reason.Error())
 	answered := make(chan error, 1)
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()

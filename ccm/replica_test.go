@@ -169,7 +169,7 @@ func TestPartRunsWithoutTheLease(t *testing.T) {
 	if err := cluster.StopAPIServer(ctx); err != nil {
 		t.Fatal(err)
 	}
-	leader.awaitOutput(t, "The lease is lost and the controllers have stopped")
+	leader.awaitOutput(t, "Lost the lease and stopped the controllers")
 	life := r.callLog.of(t, leader.PID())
 	for _, want := range []string{beating + " stopped", "stop channel closed"} {
 		if !slices.Contains(life, want) {

@@ -126,7 +126,7 @@ func (f *orphansFlags) act(ctx context.Context, searched *search, terminal io.Re
 		return err
 	}
 	if !f.yes {
-		_, _ = fmt.Fprintf(progress, "Remove %s? Only \"yes\" is taken for it: ", found.removable())
+		_, _ = fmt.Fprintf(progress, "Remove %s? Only \"yes\" is accepted: ", found.removable())
 		if agreed, err := answer(ctx, terminal); err != nil || !agreed {
 			return errors.Join(err, errors.New("nothing was removed"))
 		}

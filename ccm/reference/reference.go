@@ -111,7 +111,7 @@ func (r *runner) Start(ctx context.Context) error {
 		return err
 	}
 	if !enabled {
-		r.environment.Logger.Info("The controller says that it has nothing to do")
+		r.environment.Logger.Info("The controller has nothing to do")
 		return nil
 	}
 	r.started.Store(&started)

@@ -115,7 +115,7 @@ func (c *certificates) load() *loaded {
 	defer c.mu.Unlock()
 	switch {
 	case err != nil && !c.failing:
-		c.log.Error(err, "Could not read the certificates anew; the last ones hold")
+		c.log.Error(err, "Could not reload the certificates; keeping the last ones")
 	case err == nil && !now.equal(c.current.contents):
 		c.log.Info("The certificates have changed")
 	}

@@ -45,7 +45,7 @@ func (s *service) NodeGroupIncreaseSize(ctx context.Context, request *externalgr
 	}, func(err error) {
 		s.observer.raised(id, err)
 		if err != nil {
-			s.log.Error(err, "Could not increase a node group; some of it may have been made", "nodeGroup", id, "delta", delta)
+			s.log.Error(err, "Could not increase a node group; some instances may have been created", "nodeGroup", id, "delta", delta)
 		}
 	})
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *service) group(ctx context.Context, id string) (unlock func(), err erro
 type underWay struct{}
 
 func (e *underWay) Error() string {
-	return "the cloud has not answered in time, and may still do it; what becomes of it is in the log and in the size of the group"
+	return "the cloud did not answer in time and may still make the change; see the log and the size of the group"
 }
 
 // begunError is the end of a change that may have been made in part.

@@ -256,7 +256,7 @@ func (o *observer) seeTemplate(id string) *look {
 			return
 		}
 		if known.templateErr == nil && !errors.Is(err, provider.ErrNotImplemented) {
-			o.log.Error(err, "Could not make the template of a node group; without one it is not scaled up from no nodes", "nodeGroup", id)
+			o.log.Error(err, "Could not make the template of a node group; the autoscaler cannot scale it up from zero nodes", "nodeGroup", id)
 		}
 		known.templateErr = cmp.Or(err, errNoTemplate)
 	})
@@ -273,7 +273,7 @@ func (o *observer) report() {
 		known.served = !known.at.IsZero() && now.Sub(known.at) <= maxAge
 		switch {
 		case !known.served && !known.leftOut:
-			o.log.Info("The state of a node group is not known, and it is left out of the autoscaler's rounds until it is",
+			o.log.Info("The state of a node group is unknown; leaving it out of the autoscaler's rounds",
 				"nodeGroup", id, "reason", known.reason())
 		case known.served && known.leftOut:
 			o.log.Info("The state of a node group is known again", "nodeGroup", id)

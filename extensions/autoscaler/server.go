@@ -90,7 +90,7 @@ func (s *server) Start(ctx context.Context) error {
 func (s *server) failed(err error) {
 	s.metrics.serving.Set(0)
 	if s.problem.Swap(&err) == nil {
-		s.log.Error(err, "The autoscaler is not served; trying again", "address", s.address)
+		s.log.Error(err, "Cannot serve the autoscaler; trying again", "address", s.address)
 	}
 }
 

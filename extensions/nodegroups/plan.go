@@ -98,7 +98,7 @@ func lateness(known facts, waited time.Duration) string {
 	case targetOf:
 		return fmt.Sprintf("after %s it is still a target of the load balancers of %s", waited, strings.Join(known.balancers, ", "))
 	case targetNotListed:
-		return fmt.Sprintf("for %s the load balancers could not be listed, of which it may be a target", waited)
+		return fmt.Sprintf("for %s the load balancers that may have it as a target could not be listed", waited)
 	default:
 		return ""
 	}

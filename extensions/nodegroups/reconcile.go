@@ -79,7 +79,7 @@ func (r *reconciler) Reconcile(ctx context.Context, of reconcile.Request) (recon
 func (r *reconciler) intentOf(ctx context.Context, node *corev1.Node) *deletion.Intent {
 	intent, err := deletion.Of(node)
 	if err != nil {
-		log.FromContext(ctx).Info("An annotation says that an instance is to be deleted, and does not count", "reason", kit.EventMessage(err.Error()))
+		log.FromContext(ctx).Info("Ignoring an annotation that asks for the deletion of an instance", "reason", kit.EventMessage(err.Error()))
 		r.warn(node, ReasonDeletionRefused, err.Error())
 	}
 	return intent

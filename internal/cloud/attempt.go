@@ -88,7 +88,7 @@ func (a *attempt) wait() (err error, back bool) {
 		if a.ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", context.Cause(a.ctx), err)
 		}
-		logr.FromContextOrDiscard(a.ctx).Error(err, "A call of the cloud provider has not returned for long; others go on without waiting for it",
+		logr.FromContextOrDiscard(a.ctx).Error(err, "A call of the cloud provider has not returned for long; other calls no longer wait for it",
 			"operation", a.about.name, "object", a.about.object, "took", time.Since(a.began).Round(time.Millisecond).String())
 	case <-ended:
 		err = context.Cause(a.caller)

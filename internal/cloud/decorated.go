@@ -96,7 +96,7 @@ func (d *decorated) Capabilities() provider.Capabilities {
 		capabilities.RetryLoadBalancers = func(ctx context.Context, again func(types.NamespacedName)) {
 			call := &call{client: d.calls, about: subject{name: "RetryLoadBalancers"}, span: noSpan}
 			err := Protect(call.about.name, func() error { retry(ctx, again); return nil }, func(err error) {
-				logr.FromContextOrDiscard(ctx).Error(err, "The cloud provider reports no more Services that are worth another try")
+				logr.FromContextOrDiscard(ctx).Error(err, "The cloud provider no longer reports Services to try again")
 			})
 			call.logPanic(ctx, d.calls.shown(err))
 		}

@@ -169,14 +169,14 @@ func checkNodeGroupsTemplate(ctx context.Context, t *trial) error {
 			t.sawf("of %s the template has a capacity of %s, of which %s is allocatable", name, capacity.String(), allocatable.String())
 		}
 	}
-	template.Labels = map[string]string{"changed": "by who asked"}
+	template.Labels = map[string]string{"changed": "by the caller"}
 	clear(template.Status.Capacity)
 	again, err := t.groups().NodeGroupTemplate(ctx, t.NodeGroup)
 	if err != nil {
 		return fmt.Errorf("NodeGroupTemplate: %w", err)
 	}
 	if again.Labels["changed"] != "" || len(again.Status.Capacity) == 0 {
-		t.sawf("what who asked for a template changed in it is in the next one")
+		t.sawf("a caller's change to a template appears in the next one")
 	}
 	return nil
 }
@@ -200,7 +200,7 @@ func checkNodeGroupsIncrease(ctx context.Context, t *trial) error {
 	seen := sets.New[string]()
 	for _, instance := range after.Instances {
 		if instance.ProviderID == "" || seen.Has(instance.ProviderID) {
-			t.sawf("an instance has the provider ID %q, which is none or another's", instance.ProviderID)
+			t.sawf("an instance has the provider ID %q, which is empty or another instance's", instance.ProviderID)
 		}
 		seen.Insert(instance.ProviderID)
 	}

@@ -138,9 +138,9 @@ func lookAtSpelling(ctx context.Context, t *trial) (Finding, error) {
 			taken = append(taken, other)
 		}
 	}
-	says := fmt.Sprintf("gives %q, and takes no other spelling that was tried", instance.ProviderID)
+	says := fmt.Sprintf("gives %q, and accepts no other spelling that was tried", instance.ProviderID)
 	if len(taken) > 0 {
-		says = fmt.Sprintf("gives %q, and takes %q for it", instance.ProviderID, taken)
+		says = fmt.Sprintf("gives %q, and accepts %q for it", instance.ProviderID, taken)
 	}
 	return Finding{Says: says, Declare: fmt.Sprintf("[]string{%q}", scheme)}, nil
 }

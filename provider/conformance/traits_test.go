@@ -109,14 +109,14 @@ func TestWhatProvidersBear(t *testing.T) {
 		"a good one": {
 			&asks{takes: slow},
 			map[string]string{
-				"id-spelling": `gives "rack://machine-1", and takes no other`, "address-order": "the same in 5 of 5", "context": "5 of 5 calls ended with their context",
+				"id-spelling": `gives "rack://machine-1", and accepts no other`, "address-order": "the same in 5 of 5", "context": "5 of 5 calls ended with their context",
 				"reads-at-once": "16 at once, each with its own answer",
 			}, "provider.Limits{InFlight: 16}",
 		},
 		"an odd one": {
 			&asks{takes: slow, deaf: true, shuffled: true, bare: true, alone: true},
 			map[string]string{
-				"id-spelling": `takes ["machine-1"] for it`, "address-order": "not: ", "context": "calls go on: with a context of 25ms they took up to 100ms",
+				"id-spelling": `accepts ["machine-1"] for it`, "address-order": "not: ", "context": "calls go on: with a context of 25ms they took up to 100ms",
 				"reads-at-once": "one at a time: ",
 			}, "",
 		},

@@ -184,7 +184,7 @@ func (s *scene) cutOff(t *testing.T) {
 	before, monitor, begin := s.router.FIB(t), s.router.Monitor(t), time.Now()
 	must.NoError(t, s.cluster.StopAPIServer(t.Context()))
 	poll.Until(t, "the leader goes on without its lease", func(context.Context) error {
-		if !strings.Contains(leader.Log(), "The lease is lost and the controllers have stopped") {
+		if !strings.Contains(leader.Log(), "Lost the lease and stopped the controllers") {
 			return errors.New("it has not lost it")
 		}
 		return leader.Runs()

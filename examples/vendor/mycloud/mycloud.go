@@ -90,7 +90,7 @@ func (c *Cloud) InstanceMetadata(_ context.Context, node *corev1.Node) (*cloudpr
 func (c *Cloud) find(node *corev1.Node) (Instance, error) {
 	if id := node.Spec.ProviderID; id != "" && !strings.HasPrefix(id, ProviderName+"://") {
 		// Not "not found", which would have the node deleted: it is a machine of another cloud.
-		return Instance{}, fmt.Errorf("the provider ID %q of node %q is none of %s", id, node.Name, ProviderName)
+		return Instance{}, fmt.Errorf("the provider ID %q of node %q does not belong to %s", id, node.Name, ProviderName)
 	}
 	for _, instance := range c.Machines {
 		if node.Spec.ProviderID == instance.providerID() || node.Spec.ProviderID == "" && strings.EqualFold(node.Name, instance.Name) {

@@ -177,7 +177,7 @@ func (f Facts) registered(asked Asked, node *corev1.Node, instance *provider.Nod
 		if group == "" || group == f.Group.ID {
 			group = "none that is known"
 		}
-		problems = append(problems, fmt.Sprintf("its instance is not in the group %q by what the cloud says, but in %s", f.Group.ID, group))
+		problems = append(problems, fmt.Sprintf("the cloud says that its instance is not in the group %q, but in %s", f.Group.ID, group))
 	}
 	return problems
 }

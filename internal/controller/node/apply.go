@@ -97,7 +97,7 @@ func (w writer) note(ctx context.Context, err error) {
 	var answer apierrors.APIStatus
 	prohibited := apierrors.IsForbidden(err) && errors.As(err, &answer) && lacksPermission(answer)
 	if prohibited && !w.denied.Swap(true) {
-		log.FromContext(ctx).Info("May not update nodes, and patches them instead, which costs the API server more", "reason", err.Error())
+		log.FromContext(ctx).Info("Not allowed to update nodes; patching them instead, which costs the API server more", "reason", err.Error())
 	}
 }
 

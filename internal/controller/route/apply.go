@@ -125,7 +125,7 @@ func (a *applier) runAll(ctx context.Context, actions []action, onEnded func(con
 			patience.Reset(a.patience)
 			continue
 		case <-patience.C:
-			log.FromContext(ctx).Info("Going on without waiting for operations on routes that take long",
+			log.FromContext(ctx).Info("Continuing without waiting for slow operations on routes",
 				"underWay", len(actions)-len(outcomes), "waited", a.patience.String())
 		case <-ctx.Done():
 		}

@@ -195,7 +195,7 @@ func (c *Controller) awaitRoutes(ctx context.Context) (cloudprovider.Routes, boo
 }
 
 func (c *Controller) sayNotSupported(ctx context.Context) {
-	c.log.Info("Routes are not configured by this process, and the cloud provider is asked for them again", "reason",
+	c.log.Info("Not configuring routes; asking the cloud provider for them again later", "reason",
 		"the cloud provider does not support routes, or could not say so", "provider", c.cloud.ProviderName())
 	if c.lease != nil {
 		c.recorder.Eventf(c.lease(ctx), corev1.EventTypeWarning, ReasonRoutesNotSupported, "--configure-cloud-routes and --cluster-cidr are "+

@@ -176,7 +176,7 @@ func (o *Options) complete() error {
 func (c *Controller) Start(ctx context.Context) error {
 	balancer, offered := c.options.Cloud.LoadBalancer()
 	if !offered || balancer == nil {
-		c.options.Logger.Info("The cloud provider has no load balancers; Services are not looked after", "provider", c.options.Cloud.ProviderName())
+		c.options.Logger.Info("The cloud provider supports no load balancers; not reconciling Services", "provider", c.options.Cloud.ProviderName())
 		<-ctx.Done()
 		return nil
 	}

@@ -147,7 +147,7 @@ func (e *events) noticeOf(p *pass, act action, reason string) func(message strin
 
 // notFound reports a load balancer that the cloud does not find.
 func notFound(ctx context.Context, recorder record.EventRecorder, service *corev1.Service) {
-	logf.FromContext(ctx).Info("The cloud does not find a load balancer; asking again before it is made again", "service", keyOf(service).String())
+	logf.FromContext(ctx).Info("The cloud does not find a load balancer; asking again before recreating it", "service", keyOf(service).String())
 	recorder.Event(service, corev1.EventTypeWarning, EventDrifted, deniedMessage)
 }
 

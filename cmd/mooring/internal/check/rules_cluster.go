@@ -23,14 +23,14 @@ func apiServer(seen *Observation) answer {
 	}
 	server, err := version.ParseGeneric(seen.Server.Value)
 	if err != nil {
-		return answer{unknown: []string{fmt.Sprintf("the version %q of the API server is none", seen.Server.Value)}}
+		return answer{unknown: []string{fmt.Sprintf("the version %q of the API server is not valid", seen.Server.Value)}}
 	}
 	names := strings.Join(seen.Tested, ", ")
 	said := answer{note: seen.Server.Value + "; tested with " + names}
 	for _, name := range seen.Tested {
 		tested, err := version.ParseGeneric(name)
 		if err != nil {
-			return answer{unknown: []string{fmt.Sprintf("the version %q that this program is tested with is none", name)}}
+			return answer{unknown: []string{fmt.Sprintf("the version %q that this program is tested with is not valid", name)}}
 		}
 		if apart := int(server.Minor()) - int(tested.Minor()); server.Major() == tested.Major() && apart >= -1 && apart <= 1 {
 			return said

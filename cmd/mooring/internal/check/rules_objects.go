@@ -111,7 +111,7 @@ func taints(seen *Observation) answer {
 		case node.State == view.NodeShutDown && readyFor(of, seen):
 			add("shutdown", Finding{
 				Severity: Warning, Seen: "the taint node.cloudprovider.kubernetes.io/shutdown stays although the kubelet has been ready for " + patience.String(),
-				Do: "look whether a manager leads, and what the cloud says of the instance",
+				Do: "check whether a manager leads, and whether the cloud has the instance",
 			}, node.Name)
 		}
 		if node.Denied {
