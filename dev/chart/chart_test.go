@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/lint"
@@ -314,7 +314,7 @@ func asksForWhatIs(expression parser.Expr, rows map[string][2]string) (wrong []s
 			grouped = append(grouped, found[1])
 		}
 		for _, matcher := range selector.LabelMatchers {
-			if !ours || matcher.Name == labels.MetricName || slices.Contains(ofTheTarget, matcher.Name) {
+			if !ours || matcher.Name == model.MetricNameLabel || slices.Contains(ofTheTarget, matcher.Name) {
 				continue
 			}
 			if !strings.Contains(row[0], "`"+matcher.Name+"`") {
