@@ -72,7 +72,7 @@ func TestContradictions(t *testing.T) {
 		"an error":              {answer{err: errors.New("internal error")}, "", nil, "internal error"},
 		"no instance":           {answer{}, "", nil, "has no instance"},
 		"another instance":      {found("sim://2"), "", nil, `provider ID "sim://2", and the node has "sim://1"`},
-		"a second node":         {found("sim://1"), "", []string{"n-1", "n-2"}, `the nodes "n-1", "n-2"`},
+		"a second node":         {found("sim://1"), "", []string{"n-2", "n-3"}, `it has the provider ID "sim://1", which these nodes had before: "n-2", "n-3"`},
 		"not proven to be ours": {found("sim://1"), "its scheme is unknown", nil, "its scheme is unknown"},
 	} {
 		if got := test.said.contradicts(node, test.doubt, test.twins); !strings.Contains(got, test.want) || (got == "") != (test.want == "") {

@@ -187,7 +187,8 @@ func (r *reconciler) query(node *corev1.Node) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
 }
 
-// twinsOf returns the nodes that have the provider ID of an instance, if another node than this one does.
+// twinsOf returns the other nodes that have the provider ID of an instance and are not younger than this one. A kubelet may register its node with
+// the provider ID of any instance, which must not keep the older node from a certificate.
 func (r *reconciler) twinsOf(ctx context.Context, node *corev1.Node, observed ccm.Instance) (twins []string, err error) {
 	id := observed.Metadata.ProviderID
 	if id == "" {
@@ -198,10 +199,9 @@ func (r *reconciler) twinsOf(ctx context.Context, node *corev1.Node, observed cc
 		return nil, fmt.Errorf("listing the nodes with the provider ID %q: %w", shown(id), err)
 	}
 	for i := range list.Items {
-		twins = append(twins, list.Items[i].Name)
-	}
-	if len(slices.DeleteFunc(slices.Clone(twins), func(name string) bool { return name == node.Name })) == 0 {
-		return nil, nil
+		if other := &list.Items[i]; other.Name != node.Name && !node.CreationTimestamp.Before(&other.CreationTimestamp) {
+			twins = append(twins, other.Name)
+		}
 	}
 	slices.Sort(twins)
 	return twins, nil
@@ -228,7 +228,7 @@ func (a answer) contradicts(node *corev1.Node, doubt string, twins []string) str
 	case doubt != "":
 		return shown(doubt)
 	case len(twins) > 0:
-		return fmt.Sprintf("the nodes %s have the provider ID %q", quoted(twins), shown(id))
+		return fmt.Sprintf("it has the provider ID %[2]q, which these nodes had before: %[1]s", quoted(twins), shown(id))
 	default:
 		return ""
 	}

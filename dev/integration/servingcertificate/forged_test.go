@@ -1,13 +1,18 @@
 package servingcertificate_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/dev/requesttest"
 	"github.com/mooring-ccm/mooring/extensions/servingcertificate"
 )
@@ -94,6 +99,24 @@ func TestClaimedInstance(t *testing.T) {
 	if got := conditionOf(t, name); got != "" {
 		t.Errorf("the request has the conditions %q", got)
 	}
+}
+
+// TestAYoungerTwinBlocksNothing has a machine join with the provider ID of a node, as its kubelet can write it: that node has its certificate as
+// before, and the machine gets none.
+func TestAYoungerTwinBlocksNothing(t *testing.T) {
+	f := newFixture(t)
+	m := f.start(t)
+	node, address := f.instance("n")
+	f.join(t, node)
+	poll.Within(t, time.Minute, "a node that joins is younger", func(ctx context.Context) error {
+		joined, err := admin.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+		return errors.Join(err, poll.Holds(err == nil && time.Since(joined.CreationTimestamp.Time) > 2*time.Second))
+	})
+	thief, _ := f.instance("thief")
+	f.joinAs(t, thief, f.cloud.ProviderID(node))
+	asks(t, thief, []string{thief}, nil)
+	awaitWaiting(t, m, servingcertificate.ReasonNoInstance, 1)
+	signed(t, asks(t, node, []string{node}, []string{address}))
 }
 
 // TestOtherSigners leaves requests of other signers alone, whatever they ask for.
