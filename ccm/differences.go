@@ -17,41 +17,40 @@ import (
 // reason; docs/reference/flags.md shows it.
 func otherDefaults() map[string]struct{ reference, reason string } {
 	return map[string]struct{ reference, reason string }{
-		"kube-api-qps": {"20", "A client that throttles itself cannot know how busy the API server is: it delays a mass join of nodes on " +
-			"an idle server, and does not help a busy one. API Priority and Fairness does, per flow, at the server. A positive value " +
-			"switches the client's throttling on again, with --kube-api-burst"},
+		"kube-api-qps": {"20", "A client that throttles itself delays a mass join of nodes on an idle API server. A busy one has API " +
+			"Priority and Fairness. A positive value switches the client's throttling on again, with --kube-api-burst"},
 	}
 }
 
 // additions are the flags that the reference does not have, with the reason where the meaning of the flag does not show it.
 func additions() map[string]string {
 	return map[string]string{
-		"node-selector":                    "Several cloud controller managers share a cluster: each looks after its own nodes",
-		"provider-id-schemes":              "The same, by provider ID",
-		"node-label-managers":              "Zone, region and type follow the cloud where a manager of the cloud wrote them, and stay where a user did",
-		"cloud-api-timeout":                "For a plugin that ends its requests with their context, and a cloud that sometimes never answers",
+		"node-selector":                    "",
+		"provider-id-schemes":              "",
+		"node-label-managers":              "",
+		"cloud-api-timeout":                "",
 		"cloud-api-write-timeout":          "",
-		"cloud-api-max-in-flight":          "A plugin whose reads are safe at the same time answers for thousands of nodes in seconds",
-		"cloud-api-qps":                    "It leaves a part of a shared quota to others",
+		"cloud-api-max-in-flight":          "",
+		"cloud-api-qps":                    "",
 		"cloud-api-burst":                  "",
-		"service-account-prefix":           "A subject that may create tokens of the reference's node-controller may also evict pods, because kube-controller-manager uses that account",
-		"cloud-config-object":              "A mounted ConfigMap changes a minute after the object, and nothing shows whether the change was accepted",
-		"tracing-config-file":              "Calls to the cloud take most of the time",
-		"concurrent-route-syncs":           "The cloud decides how many changes it bears; the reference always makes 200 at once",
-		"node-full-refresh-period":         "The reference looks up every node once per --node-status-update-frequency: 60,000 calls an hour for 5,000 nodes",
-		"node-deletion-confirmations":      "The reference deletes a node by the first answer that denies its instance. A wrong one deletes live nodes",
-		"node-deletion-min-age":            "A cloud may not show a new instance yet, and a node that waits may be another manager's",
-		"node-deletion-min-denial-time":    "A fault that passes within seconds gives the same wrong answer twice",
-		"node-deletion-limit":              "A cloud that denies many instances at once is more likely wrong than right. Nodes beyond the limit stay and say so",
-		"load-balancer-classes":            "The reference serves Services without a class, and no others",
-		"load-balancer-default-class":      "For a manager that is not the default one of its cluster",
-		"load-balancer-target-delay":       "The reference updates every load balancer for every node that comes or goes",
-		"load-balancer-drift-check-period": "The reference does not notice that a load balancer was changed or deleted in the cloud",
-		"load-balancer-drift-check-calls":  "For providers that cannot list load balancers, without exhausting their quota",
-		"load-balancer-ensure-at-start":    "The reference ensures all after each restart. Some plugins drop connections then",
-		"collect-orphans":                  "Load balancers without a Service cost money",
+		"service-account-prefix":           "The reference's node-controller account may also evict pods",
+		"cloud-config-object":              "",
+		"tracing-config-file":              "",
+		"concurrent-route-syncs":           "The reference always makes 200 at once",
+		"node-full-refresh-period":         "The reference makes 60,000 calls an hour for 5,000 nodes",
+		"node-deletion-confirmations":      "The reference deletes a node by the first answer that denies its instance",
+		"node-deletion-min-age":            "",
+		"node-deletion-min-denial-time":    "",
+		"node-deletion-limit":              "Nodes beyond the limit stay and say so",
+		"load-balancer-classes":            "",
+		"load-balancer-default-class":      "",
+		"load-balancer-target-delay":       "",
+		"load-balancer-drift-check-period": "",
+		"load-balancer-drift-check-calls":  "",
+		"load-balancer-ensure-at-start":    "The reference ensures all after each restart, and some plugins drop connections then",
+		"collect-orphans":                  "",
 		"dry-run":                          "",
-		"leader-elect-kubeconfig":          "Replicas beside a hosted control plane elect their leader where they run",
+		"leader-elect-kubeconfig":          "",
 		"graceful-shutdown-timeout":        "",
 	}
 }
@@ -77,8 +76,7 @@ func notes() map[string]string {
 			"just changed; for others see --node-full-refresh-period. " + positive,
 		"leader-elect-resource-name":      "Empty is an error at start-up; the reference then never leads",
 		"leader-elect-resource-namespace": "Empty is an error at start-up; the reference then never leads",
-		"leader-elect": "The lease is released on SIGTERM and SIGINT, after the controllers have stopped. Standbys learn that by a watch, " +
-			"not at its next retry",
+		"leader-elect":                    "The lease is released on SIGTERM and SIGINT, after the controllers have stopped. Standbys learn that by a watch",
 		"enable-leader-migration": "Without --leader-elect it is an error at start-up; the reference then ignores it. The plugin is initialized " +
 			"once, not once per lease",
 		"leader-elect-lease-duration": "Whole seconds, because a Lease counts in seconds; the reference cuts the rest off",
@@ -94,10 +92,8 @@ func notes() map[string]string {
 			"declares as LoadBalancerWrites goes before. A negative number is an error at start-up",
 		"node-monitor-period": "The longest pause between two passes over the nodes. The next one comes after two seconds if a node has become not " +
 			"ready or a denial waits for its confirmation. Each asks the cloud once, and only if a node is not ready. " + positive,
-		"kube-api-burst": "Without effect unless --kube-api-qps is positive. As in the reference, both bound each client: a controller has one for each " +
-			"kind of object, events and the leader election have their own",
-		"min-resync-period": "For the informers that a plugin asks for. The manager's own cache has no resyncs: they would hand out every object that " +
-			"has not changed",
+		"kube-api-burst":    "Without effect unless --kube-api-qps is positive. As in the reference, both bound each client",
+		"min-resync-period": "For the informers that a plugin asks for. The manager's own cache has no resyncs",
 	}
 }
 

@@ -149,18 +149,18 @@ func (o *options) addOwnFlags(sections *cliflag.NamedFlagSets) {
 	fs.StringSliceVar(&o.providerIDSchemes, "provider-id-schemes", o.providerIDSchemes,
 		"Schemes of the provider IDs of this cloud's nodes, such as aws for aws:///zone/i-1. A node with another scheme is never written and never asked for. An empty one is for provider IDs without a scheme: \"oci,\" names oci:// and those, \",\" those only. Without the flag: what the provider declares, or else any.")
 	fs.DurationVar(&o.nodeFullRefreshPeriod, "node-full-refresh-period", o.nodeFullRefreshPeriod,
-		"The longest time between two lookups of an initialized node with a provider that can neither list nor watch its instances. A node is looked up when something happens to it, and else after pauses that double from --node-status-update-frequency. No longer than that: every node is looked up once per --node-status-update-frequency, as in the reference. 0: "+
+		"The longest time between two lookups of an initialized node with a provider that can neither list nor watch its instances. The pauses double from --node-status-update-frequency; with a value no longer than that, every node is looked up once per --node-status-update-frequency, as in the reference. 0: "+
 			fmt.Sprintf("%s, or every node once per --node-status-update-frequency where that is not at its default.", node.DefaultFullRefreshPeriod))
 	fs.StringSliceVar(&o.nodeLabelManagers, "node-label-managers", o.nodeLabelManagers,
-		"Field managers, as a node's metadata.managedFields names them, whose values of the labels of zone, region and type follow the cloud, beside this manager's own. Name the cloud controller manager that ran before. A value that any other manager wrote stays.")
+		"Field managers, as a node's metadata.managedFields names them, whose values of the labels of zone, region and type follow the cloud, beside this manager's own. Name the cloud controller manager that ran before.")
 	fs.DurationVar(&o.cloudAPITimeout, "cloud-api-timeout", o.cloudAPITimeout,
 		"Deadline of a call to the cloud that reads; of a listing, the longest time from page to page. 0: what the provider declares, or else none, as in the reference.")
 	fs.DurationVar(&o.cloudAPIWriteTimeout, "cloud-api-write-timeout", o.cloudAPIWriteTimeout,
-		"Deadline of a call to the cloud that changes something. A plugin that ignores it keeps its object until it returns; others go on. 0: what the provider declares, or else none, as in the reference.")
+		"Deadline of a call to the cloud that changes something. 0: what the provider declares, or else none, as in the reference.")
 	fs.IntVar(&o.cloudAPIMaxInFlight, "cloud-api-max-in-flight", o.cloudAPIMaxInFlight,
-		"How many calls to the cloud may be under way at once, over all controllers, and as many of them may be lookups of the same kind; a tenth is kept for each of instances, load balancers and routes. Set it if the plugin's reads are safe at the same time. 0: what the provider declares, or else what --concurrent-node-syncs, --concurrent-node-status-updates, --concurrent-node-lifecycle-syncs and --concurrent-service-syncs say.")
+		"How many calls to the cloud may be under way at once, over all controllers, of one kind too; a tenth is kept for each of instances, load balancers and routes. Set it if the plugin's reads are safe at the same time. 0: what the provider declares, or else what the flags --concurrent-* say.")
 	fs.Float64Var(&o.cloudAPIQPS, "cloud-api-qps", o.cloudAPIQPS,
-		"How many calls to the cloud are made in a second at the most, over all controllers. 0: what the provider declares, or else as many as the cloud's own quota allows, which is found from its refusals.")
+		"How many calls to the cloud are made in a second at the most, over all controllers. 0: what the provider declares, or else what the cloud's refusals show.")
 	fs.IntVar(&o.cloudAPIBurst, "cloud-api-burst", o.cloudAPIBurst,
 		"How many calls to the cloud may be made at once after a pause, under --cloud-api-qps. 0: those of one second.")
 	fs.StringVar(&o.cloudConfigObject, cloudConfigObjectFlag, o.cloudConfigObject,
@@ -170,9 +170,9 @@ func (o *options) addOwnFlags(sections *cliflag.NamedFlagSets) {
 	fs.BoolVar(&o.dryRun, dryRunFlag, o.dryRun,
 		"Write nothing, neither to the cloud nor to Kubernetes, and serve at /plan of the secure port what would be done. No lease is taken, so this may run beside the manager that leads; rights to read suffice.")
 	fs.StringVar(&o.serviceAccountPrefix, serviceAccountPrefixFlag, o.serviceAccountPrefix,
-		"Prefix of the names of the ServiceAccounts that controllers act as with --use-service-account-credentials: with ccm-, the node controllers are kube-system/ccm-node-controller. Accounts with a prefix have to exist. Empty: those of the reference, which kube-controller-manager uses too; they are created.")
+		"Prefix of the names of the ServiceAccounts that controllers act as with --use-service-account-credentials: with ccm-, the node controllers are kube-system/ccm-node-controller. Accounts with a prefix have to exist. Empty: those of the reference, which are created.")
 	fs.StringVar(&o.electionKubeconfig, electionKubeconfigFlag, o.electionKubeconfig,
-		"File with access to the cluster that holds the Leases of leader election, where that is another one than nodes and Services are in, as with a hosted control plane. Empty: the cluster of --kubeconfig.")
+		"File with access to the cluster that holds the Leases of leader election, if nodes and Services are in another one, as with a hosted control plane. Empty: the cluster of --kubeconfig.")
 	fs.DurationVar(&o.gracefulShutdownTimeout, "graceful-shutdown-timeout", o.gracefulShutdownTimeout,
 		"How long the controllers may take to finish in-flight work after SIGTERM or SIGINT. If they take longer, the process ends without releasing the lease, which then has to expire.")
 }

@@ -69,7 +69,7 @@ func (f *serviceFlags) add(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.driftCheckPeriod, "load-balancer-drift-check-period", f.driftCheckPeriod,
 		"How often all load balancers are compared with the cloud, to repair what was changed or deleted there. 0: never.")
 	flags.IntVar(&f.driftCheckCalls, "load-balancer-drift-check-calls", f.driftCheckCalls,
-		"Maximum drift-check calls for single load balancers per minute. A check of all takes longer where there are many and the provider cannot list them.")
+		"Maximum drift-check calls for single load balancers per minute.")
 	flags.StringVar(&f.ensureAtStart, "load-balancer-ensure-at-start", f.ensureAtStart,
 		"Which load balancers a replica ensures when it begins to lead: all, or those of which a Lease records other inputs than the Service has now (changed). "+
 			"auto: changed where the provider lists load balancers, and the list agrees, or its profile says so; otherwise all.")

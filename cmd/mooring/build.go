@@ -32,9 +32,8 @@ func newBuild() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "build",
 		Short: "Build a cloud controller manager with any provider",
-		Long: `build writes the program that a vendor would write, with the packages of providers that --with names, has the go tool
-resolve and build it, runs it once to see which providers the packages register, and writes the result when everything has
-succeeded. It needs Go, and no checkout of anything.
+		Long: `build writes the program that a vendor would write, with the packages of providers that --with names. The go tool builds it, and it
+runs once to show which providers the packages register. It needs Go, and no checkout of anything.
 
 Mooring itself is the release that this program is; inside a checkout of Mooring it is that checkout. --mooring-version and
 --replace github.com/mooring-ccm/mooring=DIRECTORY choose another.
@@ -42,19 +41,12 @@ Mooring itself is the release that this program is; inside a checkout of Mooring
 --image writes an OCI image as a tarball, without a container engine: the program, root certificates, the user 65532, and a
 list of all modules in SPDX JSON, which is also written beside it. Without --with, the image has the daemon that
 Mooring ships. The same inputs give the same bytes; the time in the image is SOURCE_DATE_EPOCH, or the beginning of 1970.
---push sends the image to the registry that --image-name names, with the credentials of this user's container tools.
 
-A package that does not register its provider needs a --factory if a function of it takes the cloud config alone, as
-cloudprovider.Factory does. For one that takes more, --write-main writes the program for you to go on from: ccm.WithProvider
-passes on what it takes.
-
---lock keeps to what was built from: the first build writes the file, later ones fail if they would be built from other modules.
-
---tool builds, instead of the daemon, the tool that tries these providers: "mooring-tool conformance", "mooring-tool orphans".
+A package that does not register its provider needs a --factory, if a function of it takes the cloud config alone. For one that takes
+more, --write-main writes the program for you to edit: ccm.WithProvider passes on what it takes.
 
 Building runs the init functions of the packages on this machine, without the variables of your environment. They can read your files:
-build packages that you do not trust in a container. Packages of Kubernetes are compiled once, which takes
-minutes; after that the go tool has them in its cache.
+build packages that you do not trust in a container. The first build compiles Kubernetes' libraries, which takes minutes.
 
 ` + cli.ExitCodes,
 		Example: `  mooring build --with k8s.io/cloud-provider-aws/pkg/providers/v1@v1.37.0

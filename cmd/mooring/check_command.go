@@ -28,10 +28,8 @@ func newCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check whether a cluster is fit for a cloud controller manager",
-		Long: `check reads a cluster and says what keeps a cloud controller manager from working in it, before one is installed and after:
-kubelets without --cloud-provider=external, flags of kube-controller-manager, taints that are never removed, two managers of the same
-nodes, the leader, rights of the manager's ServiceAccount, its pods and their image, provider IDs, and, for the provider metal,
-the health port of kube-proxy. Each finding says what was seen and what to do about it.
+		Long: `check reads a cluster and says what keeps a cloud controller manager from working in it, before one is installed and after. Each finding
+says what was seen and what to do about it.
 
 It changes nothing. What you may not read makes a check unknown, never fine; the documentation of check has a ClusterRole that
 suffices. Whether credentials, names and rights in the cloud are right is for "mooring plan" and "mooring conformance" to say.
@@ -42,10 +40,8 @@ Exit codes:
   2    the command line is wrong, or no check found an error but something could not be read
   130  interrupted by a signal before it was through`,
 		Example: `  mooring check
-  kubectl mooring check --context=blue
   mooring check --output=wide
-  mooring check --output=json | jq '.results[] | select(.state == "error") | .findings[].seen'
-  mooring check --output=custom-columns=CHECK:.name,STATE:.state`,
+  mooring check --output=json | jq '.results[] | select(.state == "error") | .findings[].seen'`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}

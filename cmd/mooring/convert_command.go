@@ -33,17 +33,15 @@ func newConvertMetalLB() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "metallb",
 		Short: "Turn resources of MetalLB into a cloud config",
-		Long: `metallb reads resources of MetalLB as kubectl shows them, in YAML or JSON, single ones and lists: IPAddressPool, BGPAdvertisement,
-L2Advertisement, BFDProfile and Community of metallb.io/v1beta1, and BGPPeer of metallb.io/v1beta2. It writes a cloud config of the provider
-metal to standard output, and needs no cluster.
+		Long: `metallb reads resources of MetalLB as kubectl shows them, in YAML or JSON: of metallb.io/v1beta1, and BGPPeer of metallb.io/v1beta2. It
+writes a cloud config of the provider metal to standard output, and needs no cluster.
 
 What the config does not say is listed on standard error, by the object and the field:
   LOST    it has no counterpart, and is left out
   ACTION  a person has to do something besides, such as mounting a password
   NOTE    it is there, and means something a little different
 
-A field that is not known is listed too, and so is a config that the provider would not take; nothing is left out in silence. Passwords are
-never shown. The pools are ordered by their names; priorities are turned round, because the highest comes first here.
+A field that is not known is listed too, and so is a config that the provider would not take. Passwords are never shown.
 
 Exit codes:
   0    the resources are converted; what is listed does not count, except with --strict

@@ -34,19 +34,18 @@ func newPlan() *cobra.Command {
 		Use:   "plan",
 		Short: "Show what a manager under --dry-run would do",
 		Long: `plan asks a manager that runs with --dry-run what it would do to the cluster and to the cloud, and shows it by object:
-what, why, and which fields would differ. The signs are + for what would be created, ~ for what would be changed, - for what would
-be deleted, and ! for nodes whose deletion is held back. Values of Secrets are never shown.
+what, why, and which fields would differ. The signs are + for a creation, ~ for a change, - for a deletion, and ! for nodes whose deletion is
+held back. Values of Secrets are never shown.
 
 The manager is reached at its secure port, with the credentials of the kubeconfig. They need "get" on the URL /plan. With --port-forward
-it is a pod under --dry-run in the namespace --namespace, reached through the API server. That pod gets a token of its own account, which then
-needs that right, and none of your credentials.
+it is a pod under --dry-run, reached through the API server. That pod gets a token of its own account, which then needs that right, and none
+of your credentials.
 
 ` + cli.ExitCodes + `
   3    with --exit-code: there is something to do`,
 		Example: `  mooring plan --port-forward
   mooring plan --server=https://192.0.2.10:10258 --certificate-authority=ca.pem --all
-  mooring plan --output=json | jq '.intents[] | select(.effect == "delete")'
-  mooring plan --output=custom-columns=EFFECT:.effect,KIND:.kind,NAME:.name`,
+  mooring plan --output=json | jq '.intents[] | select(.effect == "delete")'`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}

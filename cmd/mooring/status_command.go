@@ -60,22 +60,17 @@ func newStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [node/NAME | service/NAMESPACE/NAME]...",
 		Short: "Show what the nodes and load balancers of a cluster are waiting for",
-		Long: `status reads from the API server who leads, how far each node is and each Service with a load balancer, and why that is so:
-nodes that wait for their initialization, that are off, or that are kept although the cloud denies their instances; Services
-without an address; nodes without a route.
+		Long: `status reads from the API server who leads, and why nodes, Services with a load balancer and routes are not as they should be.
 
-With --port-forward or --server it also asks a manager, at its secure port, how old its observation of the cloud is, what its calls to the cloud
-wait for, and what it has found to differ. That takes "get" on the URL /metrics, and a second: calls are counted meanwhile. With
---port-forward the leader's pod is reached through the API server, from wherever you are, if it is the one that the lease names and has the key
-that the lease names. It gets a token of its own account, which then needs that right, and none of your credentials.
+With --port-forward or --server it also asks a manager, at its secure port, what its calls to the cloud wait for, and what it has found to
+differ. That takes "get" on the URL /metrics, and a second: calls are counted meanwhile. With --port-forward the leader's pod is reached
+through the API server, if it has the key that the lease names. It gets a token of its own account, which then needs that right, and none of
+your credentials.
 
-Of a node or Service that is named it shows more: what decides about it, its last events, and what helps.
+Of a node or Service that is named it shows more: what decides about it, its last events, and what helps. Of more than 20 nodes, or
+Services, it shows those with problems, and counts all by zone and state.
 
-Of more than 20 nodes, or Services, those are shown with which something is wrong, and all are counted by zone and state; --all shows
-every row.
-
-With --html it writes a page that a browser shows: nodes by zone and state, load balancers, routes, sessions of the provider metal, calls
-to the cloud and the last events. The page is complete in itself and loads nothing.
+With --html it writes a page that a browser shows. The page is complete in itself and loads nothing.
 
 What you may not read is left out, and said so. Nodes of other providers are recognized by the annotation
 mooring.dev/ignore, and by --provider-id-schemes.
@@ -86,14 +81,12 @@ Exit codes:
   2    the command line is wrong, or nothing could be read
   130  interrupted by a signal before it was through`,
 		Example: `  mooring status
-  kubectl mooring status --context=blue
   mooring status --server=https://192.0.2.10:10258 --certificate-authority=ca.pem
   mooring status node/worker-1 service/shop/web
   mooring status --port-forward --watch
   mooring status --port-forward --html=status.html
   mooring status --output=json | jq '.nodes[] | select(.state == "held")'
-  mooring status --output=jsonpath='{.nodes[?(@.state=="held")].name}'
-  mooring status --output=custom-columns=KIND:.kind,NAME:.name,STATE:.state`,
+  mooring status --output=jsonpath='{.nodes[?(@.state=="held")].name}'`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	flags := cmd.Flags()

@@ -32,14 +32,12 @@ func newValidate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate",
 		Short: "Say what is wrong with a cloud config, without a cluster",
-		Long: `validate reads a cloud config and says all that is wrong with it at once, each with the path and line of its field: what would keep a manager
-from starting with it, or a running one from taking it. Then it says what is valid and hardly meant, as warnings. It needs neither a
-cluster nor a cloud. The kind in the file says whose it is: the providers metal and sim are known. A file with the sections of a cloud.conf is
-the provider openstack's, if it has an option of that provider or --cloud-provider says so; clouds.yaml is read if it is there.
+		Long: `validate reads a cloud config and says all that is wrong with it at once, each with the path and line of its field. Then it warns of what is
+valid and hardly meant. It needs neither a cluster nor a cloud. The kind in the file says whose it is: the providers metal and sim are known. A
+file with the sections of a cloud.conf is the provider openstack's, if it has an option of that provider or --cloud-provider says so.
 
-Lists of machines that inventory.paths names are read, and are a part of the config. Other files that it names, of passwords and
-certificates, are often only where the manager runs: one that cannot be read here is a warning, or with --need-files an error. Relative paths
-are relative to the folder of the file, or with - to the working directory.
+Lists of machines that inventory.paths names are a part of the config. Another file that cannot be read here, of a password or certificate, is a
+warning, or with --need-files an error. Relative paths are relative to the folder of the file, or with - to the working directory.
 
 What a running manager does not take of a valid config, because it would cost nodes, depends on the one before and is not said here.
 
@@ -51,7 +49,6 @@ Exit codes:
 		Example: `  mooring validate --cloud-config=cloud.yaml
   mooring convert metallb -f metallb.yaml | mooring validate --cloud-config=-
   kubectl -n kube-system get configmap mooring -o jsonpath='{.data.cloud\.yaml}' | mooring validate --cloud-config=- --strict
-  kubectl -n kube-system get secret cloud-config -o jsonpath='{.data.cloud\.yaml}' | base64 -d | mooring validate --cloud-config=-
   mooring validate --cloud-config=cloud.yaml --output=json | jq '.findings[] | select(.severity == "error") | .field'`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },

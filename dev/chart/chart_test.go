@@ -177,8 +177,8 @@ func TestReadmeIsCurrent(t *testing.T) {
 	if string(have) != want {
 		t.Error("the README is not what values.yaml says: run make generate")
 	}
-	if rows := strings.Count(want, "\n| `"); rows < 60 {
-		t.Errorf("the table has %d rows: this test looks in the wrong place", rows)
+	if rows := strings.Count(want, "\n- `"); rows < 60 {
+		t.Errorf("the list has %d rows: this test looks in the wrong place", rows)
 	}
 }
 

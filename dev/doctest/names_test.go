@@ -29,7 +29,7 @@ func othersFlags() map[string]string {
 		"--field-selector": "kubectl", "--from-file": "kubectl", "--port": "kubectl", "--previous": "kubectl", "--replicas": "kubectl",
 		"--type": "kubectl", "--namespace": "kubectl", "--current": "kubectl", "--user": "kubectl",
 		"--minify": "kubectl", "--flatten": "kubectl", "--token": "kubectl", "--overwrite": "kubectl",
-		"--raw": "kubectl", "--ignore-daemonsets": "kubectl", "--prefix": "kubectl", "--include": "curl",
+		"--raw": "kubectl", "--ignore-daemonsets": "kubectl", "--include": "curl",
 		"--silent": "curl", "--fail": "curl", "--max-time": "curl", "--patch": "kubectl", "--subresource": "kubectl",
 		"--run-service-proxy": "kube-router", "--run-loadbalancer": "kube-router", "--advertise-loadbalancer-ip": "kube-router",
 		"--peer-router-ips": "kube-router",

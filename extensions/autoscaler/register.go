@@ -58,16 +58,16 @@ func (f *nodeGroupFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.files.Key, "autoscaler-tls-private-key-file", f.files.Key,
 		"File with the private key of --autoscaler-tls-cert-file.")
 	flags.StringVar(&f.files.ClientCA, "autoscaler-client-ca-file", f.files.ClientCA,
-		"File with the authority of the Cluster Autoscaler's certificate. A client with a certificate of it may add and delete nodes: it should be one of its own.")
+		"File with the authority of the Cluster Autoscaler's certificate. A client with a certificate of it may add and delete nodes.")
 	flags.DurationVar(&f.balancerWait, "autoscaler-load-balancer-wait", f.balancerWait,
 		"How long load balancers may take to let go of a node before its instance is deleted for the Cluster Autoscaler anyway.")
 	flagannotation.Explain(flags, map[string]string{
-		"autoscaler-bind-address":         "The reference does not serve the Cluster Autoscaler",
-		"autoscaler-port":                 "It is not the secure port, because another authority signs its clients' certificates",
-		"autoscaler-tls-cert-file":        "The Cluster Autoscaler speaks TLS with certificates of both sides, and no tokens of the API server",
+		"autoscaler-bind-address":         "",
+		"autoscaler-port":                 "",
+		"autoscaler-tls-cert-file":        "",
 		"autoscaler-tls-private-key-file": "",
 		"autoscaler-client-ca-file":       "",
-		"autoscaler-load-balancer-wait":   "An instance whose node is still a target takes connections with it",
+		"autoscaler-load-balancer-wait":   "",
 	})
 }
 

@@ -66,10 +66,10 @@ func (f *servingCertificateFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.policy.TrustProviderIDs, "kubelet-serving-trust-provider-ids", f.policy.TrustProviderIDs,
 		"Find the instance of a node that asks for a serving certificate by its provider ID, which its kubelet may have written, and not by its name.")
 	flagannotation.Explain(flags, map[string]string{
-		"kubelet-serving-allowed-dns":        "Kubelets may have names that their cloud does not know",
-		"kubelet-serving-allowed-cidrs":      "Kubelets may have addresses that their cloud does not know, such as those of a VPN",
-		"kubelet-serving-deny":               "A request that stays pending may be approved by another approver; one that is denied shows at once what is wrong with it",
-		"kubelet-serving-approvals-per-hour": "One machine must not have hundreds of certificates signed",
+		"kubelet-serving-allowed-dns":        "",
+		"kubelet-serving-allowed-cidrs":      "",
+		"kubelet-serving-deny":               "",
+		"kubelet-serving-approvals-per-hour": "",
 		"kubelet-serving-cluster-domain":     "A kubelet with a certificate for a name in this domain could answer for Services",
 		"kubelet-serving-trust-provider-ids": "A cloud whose instances do not have the names of their nodes",
 	})

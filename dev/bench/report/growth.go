@@ -49,10 +49,9 @@ func growthTable(measured figures.Report, scenario string) string {
 	if len(measured.Grown(scenario)) == 0 {
 		return ""
 	}
-	head, services, calls := []string{"nodes"}, []string{"Services"}, []string{"calls by operation"}
+	head, services := []string{"nodes"}, []string{"Services"}
 	for _, result := range measured.Grown(scenario) {
 		head, services = append(head, grouped(int64(result.Nodes))), append(services, grouped(int64(result.Services)))
-		calls = append(calls, callsText(result.Calls))
 	}
 	rows := [][]string{append(head, "exponent", "upper half")}
 	if scenario == figures.GrowthServices || scenario == figures.GrowthRest {
@@ -69,7 +68,7 @@ func growthTable(measured figures.Report, scenario string) string {
 		}
 		rows = append(rows, append(row, exponentTexts(curve)...))
 	}
-	return table(append(rows, append(calls, "", ""))...)
+	return table(rows...)
 }
 
 // exponentTexts are the exponents of a curve and of its upper half. It emphasizes exponents that are too large.

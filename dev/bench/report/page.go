@@ -23,7 +23,7 @@ func Page(measured figures.Report, titles map[string]string, entries []figures.E
 		"Setup": measured.Setup, "Remark": measured.Remark, "Machine": measured.Machine, "Date": measured.Began.Format("2006-01-02"),
 		"Memory": measured.Machine.MemoryBytes >> 30, "Minutes": fmt.Sprintf("%.0f", measured.Seconds/60),
 		"TimeTable": timeTable(measured, titles), "ThrottledTable": throttledTable(measured), "Targets": targetsText(figures.Checks(measured)),
-		"SumTable": sumTable(measured), "DetailTable": detailTable(measured), "History": History(entries),
+		"SumTable": sumTable(measured), "History": History(entries),
 	})
 	if err != nil {
 		return "", fmt.Errorf("write the page: %w", err)
@@ -170,27 +170,6 @@ func sumTable(measured figures.Report) string {
 			titleOf(measured, sum.Variant), seconds(sum.CPUSeconds), fmt.Sprintf("%d MiB", sum.PeakBytes>>20), grouped(sum.Calls),
 			grouped(sum.Refused), grouped(int64(sum.Writes)),
 		})
-	}
-	return table(rows...)
-}
-
-// detailTable has a row for each scenario and a column for each variant: calls of the cloud, writes to the API server, processor time.
-func detailTable(measured figures.Report) string {
-	head := []string{"scenario"}
-	for _, variant := range measured.VariantNames() {
-		head = append(head, titleOf(measured, variant))
-	}
-	rows := [][]string{head}
-	for _, scenario := range measured.Scenarios() {
-		row := []string{"`" + scenario + "`"}
-		for _, variant := range measured.VariantNames() {
-			cell := "–"
-			if result, found := measured.Find(scenario, variant); found {
-				cell = fmt.Sprintf("%s; %s; %s", grouped(result.Received()), grouped(int64(result.Written())), seconds(result.CPUSeconds))
-			}
-			row = append(row, cell)
-		}
-		rows = append(rows, row)
 	}
 	return table(rows...)
 }

@@ -16,7 +16,8 @@ const preface = `# Flags of cloud-controller-manager
 <!-- Written by "go generate ./ccm" from the flags; do not edit. -->
 
 Every flag of the reference cloud controller manager (` + "`k8s.io/cloud-provider`" + `) is here with its name, type, default and meaning. A
-test compares both commands and fails on any difference that this page does not show. Flags that neither differ nor are new are the reference's.
+test compares both commands and fails on any difference that this page does not show. Flags that neither differ nor are new are the reference's;
+` + "`--help`" + ` has more about them.
 
 ## What differs from the reference
 `
@@ -57,7 +58,11 @@ func Render(flags *pflag.FlagSet) []byte {
 // writeFlag writes one flag as a list item.
 func writeFlag(text *strings.Builder, flag *pflag.Flag) {
 	usage, _, cut := strings.Cut(strings.Join(strings.Fields(flag.Usage), " "), gates)
+	if flag.Annotations[flagannotation.Added] == nil && flag.Name != "controllers" {
+		usage, _, _ = strings.Cut(usage, ". ")
+	}
 	if cut {
+		usage = strings.TrimSuffix(usage, ".") + "."
 		usage += " `--help` lists them."
 	}
 	fmt.Fprintf(text, "- %s: %s", declaration(flag), usage)
@@ -70,7 +75,7 @@ func writeFlag(text *strings.Builder, flag *pflag.Flag) {
 	if why := annotation(flag, flagannotation.Added); why != "" {
 		fmt.Fprintf(text, "\n  **New**: %s.", why)
 	} else if flag.Annotations[flagannotation.Added] != nil {
-		text.WriteString("\n  **New**.")
+		text.WriteString(" **New**.")
 	}
 	text.WriteString("\n")
 }

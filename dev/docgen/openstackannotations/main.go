@@ -27,27 +27,32 @@ They have the names and meanings of cloud-provider-openstack. The class that a S
 before the section ` + "`[LoadBalancer]`" + ` of the cloud config.
 
 - A value that cannot be is an error on the Service, which names all such annotations; cloud-provider-openstack takes the default instead.
-- "Creation" marks what counts only when the load balancer is created: changed later, it has no effect.
-- "With ovn" is the meaning with ` + "`lb-provider=ovn`" + `. What is refused is an error on the Service that names the driver.
+- An annotation "at creation" has no effect when it is changed later.
+- Each has its values, its default and the option of ` + "`[LoadBalancer]`" + ` that it goes before. "With ovn" is the meaning with ` + "`lb-provider=ovn`" + `, where
+  it differs. What is refused is an error on the Service that names the driver.
 - ` + "`spec.loadBalancerSourceRanges`" + ` and ` + "`service.beta.kubernetes.io/load-balancer-source-ranges`" + ` become the allowed CIDRs of listeners.
   The driver ovn has none and refuses them, unless ` + "`manage-security-groups`" + ` is on: then the security group of the nodes holds them.
 
-| annotation | values | option | default | creation | with ovn | meaning |
-|---|---|---|---|---|---|---|
 `
 
 func render(table []annotations.Annotation) []byte {
 	var page bytes.Buffer
 	page.WriteString(introduction)
 	for _, row := range table {
-		creation, option := "", ""
-		if row.Creation {
-			creation = "yes"
+		facts := row.Values
+		if row.Default != "" {
+			facts += "; default " + row.Default
 		}
 		if row.Option != "" {
-			option = "`" + row.Option + "`"
+			facts += "; option `" + row.Option + "`"
 		}
-		fmt.Fprintf(&page, "| `%s` | %s | %s | %s | %s | %s | %s |\n", row.Name, row.Values, option, row.Default, creation, row.OVN, row.Text)
+		if row.Creation {
+			facts += "; at creation"
+		}
+		if row.OVN != "the same" {
+			facts += "; with ovn " + string(row.OVN)
+		}
+		fmt.Fprintf(&page, "- `%s` (%s): %s\n", row.Name, facts, row.Text)
 	}
 	return page.Bytes()
 }

@@ -57,7 +57,11 @@ func render(source string) ([]byte, error) {
 			if meaning == "" {
 				return nil, fmt.Errorf("the option %s of [%s] has no comment", option.Name, name)
 			}
-			fmt.Fprintf(&page, "- `%s` (%s%s): %s\n", option.Tag.Get("conf"), kindOf(value), shown(value), meaning)
+			kind := " (" + kindOf(value) + shown(value) + ")"
+			if kind == " (string)" {
+				kind = ""
+			}
+			fmt.Fprintf(&page, "- `%s`%s: %s\n", option.Tag.Get("conf"), kind, meaning)
 		}
 	}
 	return []byte(page.String()), nil

@@ -68,9 +68,8 @@ func Page(version string, rows []Row) []byte {
 <!-- Written by "go test ./dev/reference/tables -run TestTables -update"; do not edit. -->
 
 The unit tests of k8s.io/cloud-provider %s are tables: a cluster, what a plugin answers, and what must come of it. [dev/reference/tables](../reference/tables)
-reads them from the module as a test runs, and plays each case under the reference and under Mooring. Both use the same API server in memory
-and k8s.io/cloud-provider/fake. It compares nodes, Services, conditions without their messages, events, routes, and calls of the plugin. Fewer questions are no difference,
-nor are fewer updates of targets that change at the same time.
+plays each case under the reference and under Mooring, with the same API server in memory and k8s.io/cloud-provider/fake. It compares nodes, Services, conditions
+without their messages, events, routes, and calls of the plugin. Fewer questions are no difference, nor are fewer updates of targets that change at the same time.
 
 - *same*: nothing differs.
 - *extra*: what differs has the row of this name in the [register](../../docs/explanation/beyond-the-reference.md).
@@ -95,30 +94,29 @@ Any other difference fails the test.
 		fmt.Fprintf(&page, "| %s | %d | %d | %d | %d |\n", name, tests[name].cases, tests[name].same, tests[name].extra, tests[name].unplayed)
 	}
 	fmt.Fprintf(&page, "| all | %d | %d | %d | %d |\n", total.cases, total.same, total.extra, total.unplayed)
-	page.WriteString("\nCases have the numbers that they have in the table of the test function.\n\n| test | cases | result |\n|---|---|---|\n")
+	page.WriteString("\nCases have the numbers that they have in the table of the test function.\n")
 	for len(rows) > 0 {
-		test := rows[0].Case.Test
-		others := slices.IndexFunc(rows, func(row Row) bool {
-			return row.Case.Test.Name != test.Name || row.Case.Test.Package.Name != test.Package.Name
-		})
+		name := rows[0].Case.Test.Package.Name
+		others := slices.IndexFunc(rows, func(row Row) bool { return row.Case.Test.Package.Name != name })
 		if others < 0 {
 			others = len(rows)
 		}
+		fmt.Fprintf(&page, "\n## %s\n\n", name)
 		for _, result := range results(rows[:others]) {
-			fmt.Fprintf(&page, "| %s: %s | %s | %s |\n", test.Package.Name, test.Name, numbers(result.cases), cell(result.text))
+			fmt.Fprintf(&page, "- %s\n  (%s)\n", result.text, strings.Join(result.tests(), "; "))
 		}
 		rows = rows[others:]
 	}
 	return page.Bytes()
 }
 
-// result is one that cases of a test function share.
+// result is one that cases of a controller share.
 type result struct {
 	text  string
-	cases []int
+	cases []Case
 }
 
-// results returns the results of one test function, each with its cases.
+// results returns the results of one controller, each with its cases.
 func results(rows []Row) (all []result) {
 	for _, row := range rows {
 		text := row.text()
@@ -126,7 +124,19 @@ func results(rows []Row) (all []result) {
 		if at < 0 {
 			at, all = len(all), append(all, result{text: text})
 		}
-		all[at].cases = append(all[at].cases, row.Case.Index+row.Case.part+1)
+		all[at].cases = append(all[at].cases, row.Case)
+	}
+	return all
+}
+
+// tests are the test functions of the cases, each with the numbers of its cases.
+func (r result) tests() (all []string) {
+	for cases := r.cases; len(cases) > 0; {
+		name, of := cases[0].Test.Name, []int{}
+		for len(cases) > 0 && cases[0].Test.Name == name {
+			of, cases = append(of, cases[0].Index+cases[0].part+1), cases[1:]
+		}
+		all = append(all, name+" "+numbers(of))
 	}
 	return all
 }
@@ -147,6 +157,3 @@ func numbers(sorted []int) string {
 	}
 	return strings.Join(parts, ", ")
 }
-
-// cell makes a text one of a table.
-func cell(text string) string { return strings.ReplaceAll(text, "|", "\\|") }

@@ -41,7 +41,11 @@ func metalPage(schema *jsonschema.Schema) ([]byte, error) {
 			} else {
 				explained[field.Key+meaning] = name
 			}
-			fmt.Fprintf(&page, "- `%s` (%s): %s\n", field.Key, kindOf(field.Value), meaning)
+			kind := " (" + kindOf(field.Value) + ")"
+			if kind == " (string)" {
+				kind = ""
+			}
+			fmt.Fprintf(&page, "- `%s`%s: %s\n", field.Key, kind, meaning)
 			if refers := reference(field.Value); refers != "" && !met[refers] {
 				met[refers] = true
 				inside = append(inside, refers)

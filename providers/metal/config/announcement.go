@@ -17,28 +17,26 @@ import (
 
 // Announcement says which nodes are the next hops of an address.
 type Announcement struct {
-	// NodeSelector selects the nodes that may be next hops of load balancers. Default: all. Whatever it says, a node labeled
-	// node.kubernetes.io/exclude-from-external-load-balancers is none, unless IgnoreExcludeLabel is set. Routes to pods are not subject to either.
+	// NodeSelector selects the nodes that may be next hops of load balancers, among those without the label
+	// node.kubernetes.io/exclude-from-external-load-balancers. Routes to pods ignore both. Default: all.
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
-	// IgnoreExcludeLabel has nodes with the label node.kubernetes.io/exclude-from-external-load-balancers be next hops as others, such as the
-	// control-plane nodes of kubeadm. Default: false.
+	// IgnoreExcludeLabel admits nodes with that label, such as the control-plane nodes of kubeadm. Default: false.
 	IgnoreExcludeLabel bool `json:"ignoreExcludeLabel,omitempty"`
 	// ClusterNextHops is how many nodes take the traffic of an address of a Service with externalTrafficPolicy Cluster, 1 to 127.
 	// More spread the load wider; fewer spare the routers. Default: 8.
 	ClusterNextHops int `json:"clusterNextHops,omitempty"`
-	// LocalNextHops is how many nodes at most take the traffic of an address of a Service with externalTrafficPolicy Local, 1 to
-	// 127. Of more nodes with ready endpoints as many are chosen. Few routers use more than the default: 64.
+	// LocalNextHops is how many nodes at most take the traffic of an address of a Service with externalTrafficPolicy Local, 1 to 127. Few
+	// routers use more than the default: 64.
 	LocalNextHops int `json:"localNextHops,omitempty"`
-	// DrainWait is how long a node that is being removed goes on as a next hop of addresses that have no other. It leaves all others
-	// at once. After this time it gets no traffic. At most 1h. Default: 30s.
+	// DrainWait is how long a node that is being removed goes on as a next hop of addresses that have no other. After this time it gets no
+	// traffic. At most 1h. Default: 30s.
 	DrainWait *metav1.Duration `json:"drainWait,omitempty"`
 	// DrainOnCordon says that a node drains while it is cordoned (kubectl cordon, kubectl drain). Default: false.
 	DrainOnCordon bool `json:"drainOnCordon,omitempty"`
 	// PodRoutes says whether the ranges of pod addresses of the nodes are announced. Default: true.
 	PodRoutes *bool `json:"podRoutes,omitempty"`
-	// PodCIDRs are the prefixes in which the ranges of pod addresses of the nodes have to be. A range outside of them is not
-	// announced: a kubelet may claim any when it registers its node. Default: those of --cluster-cidr. Without either, none
-	// is announced. One with addresses of a pool, or that overlaps another node's, never is.
+	// PodCIDRs are the prefixes within which pod CIDRs of nodes are announced, because a kubelet may claim any. Default: those of
+	// --cluster-cidr, and without these none. A pod CIDR with addresses of a pool, or that overlaps another node's, is not announced.
 	PodCIDRs []string `json:"podCIDRs,omitempty"`
 	// Health says how a node that does not work is noticed.
 	Health Health `json:"health,omitzero"`
@@ -52,11 +50,11 @@ type Health struct {
 	Interval metav1.Duration `json:"interval,omitzero"`
 	// Timeout is how long an answer is waited for, 50ms to 1m. Default: 500ms.
 	Timeout metav1.Duration `json:"timeout,omitzero"`
-	// Failures is how many probes in a row have to fail before a next hop is taken out, 1 to 100. One that is simply silent is
-	// believed from the second on, and once a probe of another node has been answered meanwhile. Default: 2.
+	// Failures is how many probes in a row have to fail before a next hop is taken out, 1 to 100. Silence counts once a probe of another
+	// node was answered meanwhile. Default: 2.
 	Failures int `json:"failures,omitempty"`
-	// Successes is how many probes in a row have to succeed before a next hop is taken in, 1 to 100. More than one, because
-	// kube-proxy says that it is well a little before it has written its first rules. Default: 3.
+	// Successes is how many probes in a row have to succeed before a next hop is taken in, 1 to 100. Kube-proxy says that it is well before
+	// it has written its first rules. Default: 3.
 	Successes int `json:"successes,omitempty"`
 	// KubeProxyProbe says how kube-proxy, or what is there in its place, is asked whether a node works: HTTP asks for /healthz and
 	// /livez; TCP opens a connection and closes it; None does not ask: a node that dies stays a next hop of Services with
@@ -65,8 +63,8 @@ type Health struct {
 	KubeProxyProbe KubeProxyProbe `json:"kubeProxyProbe,omitempty"`
 	// KubeProxyPort is where kube-proxy serves /healthz and /livez; its --healthz-bind-address. Default: 10256.
 	KubeProxyPort int32 `json:"kubeProxyPort,omitempty"`
-	// RefusedWait is how long a next hop stays whose port refuses connections, 0s to 5m. The machine lives, and the rules of its
-	// kube-proxy go on forwarding while that is restarted. Default: 15s.
+	// RefusedWait is how long a next hop stays whose port refuses connections, 0s to 5m. The rules of its kube-proxy go on forwarding while
+	// that is restarted. Default: 15s.
 	RefusedWait *metav1.Duration `json:"refusedWait,omitempty"`
 }
 
@@ -89,9 +87,9 @@ type L2 struct {
 	// Advertisements say by which nodes and on which interfaces addresses are answered for. Without any, by all nodes on all interfaces. With
 	// some, an address that none selects is not answered for.
 	Advertisements []L2Advertisement `json:"advertisements,omitempty"`
-	// GratuitousInterval is how often all hosts of a segment get the answer for each address without asking, besides after each
-	// change: for routers that keep an answer for hours and missed the announcement of a change. 10s to 1h, or 0s for never. It is two
-	// broadcast frames for each IPv4 address and one multicast frame for each IPv6 address. Default: 1m.
+	// GratuitousInterval is how often all hosts of a segment get the answer for each address without asking, for routers that missed a
+	// change. 10s to 1h, or 0s for never. It is two broadcast frames for each IPv4 address and one multicast frame for each IPv6 address.
+	// Default: 1m.
 	GratuitousInterval *metav1.Duration `json:"gratuitousInterval,omitempty"`
 }
 

@@ -41,8 +41,8 @@ const (
 type BGP struct {
 	// ASN is the autonomous system of the speaker, 1 to 4294967295. A peer with the same one is internal (iBGP).
 	ASN uint32 `json:"asn"`
-	// RouterID is the BGP identifier, an IPv4 address that no other speaker or router has. Empty derives it on each replica from
-	// the address from which the first peer is reached. With several replicas it has to be empty, as they read the same file.
+	// RouterID is the BGP identifier, an IPv4 address that no other speaker or router has. Empty, as several replicas need it, derives it
+	// from the address from which the first peer is reached.
 	RouterID string `json:"routerID,omitempty"`
 	// ListenPort is the TCP port on which peers may connect to the speaker, or -1 for none. Default: -1, the speaker dials.
 	ListenPort int32 `json:"listenPort,omitempty"`
@@ -59,12 +59,11 @@ type BGP struct {
 	Pools []BGPPool `json:"pools,omitempty"`
 	// Advertisements say which addresses of load balancers go to which peers. Without any, all go to all.
 	Advertisements []BGPAdvertisement `json:"advertisements,omitempty"`
-	// NextHopSubnets say which InternalIP of a node is the next hop, for nodes with several: the first that is in one of these
-	// subnets. A node that has none there is no next hop. A family of which no subnet is listed is as without. Default: the first
-	// InternalIP of the family.
+	// NextHopSubnets say which InternalIP of a node is the next hop: the first that is in one of these subnets. A node that has none there
+	// is no next hop. A family without a subnet here is not affected. Default: the first InternalIP of the family.
 	NextHopSubnets []string `json:"nextHopSubnets,omitempty"`
-	// Peers are the routers. Two of them may have one address, as the gateway of each rack, if both have nodeSelectors, and different ones: a
-	// replica has a session with the first of them that selects its node.
+	// Peers are the routers. Two of them may have one address if both have nodeSelectors, and different ones: a replica has a session with
+	// the first that selects its node.
 	Peers []BGPPeer `json:"peers"`
 }
 
@@ -91,9 +90,9 @@ type BGPPeer struct {
 	Name string `json:"name,omitempty"`
 	// Address is where the router listens, IPv4 or IPv6, without a zone. It is required unless DefaultGateway is there.
 	Address string `json:"address,omitempty"`
-	// DefaultGateway has each replica take the gateway of its machine's default route as the router: IPv4 or IPv6. A replica whose machine has
-	// none, or one with a link-local address, has no session with it, its status says NoGateway, and it looks again every 10 seconds. One
-	// peer of each family may have it. It does not go with Address.
+	// DefaultGateway has each replica take the gateway of its machine's default route as the router: IPv4 or IPv6. A replica without one, or
+	// with a link-local one, has the problem NoGateway, and looks again every 10 seconds. One peer of each family may have it. It does not
+	// go with Address.
 	DefaultGateway AddressFamily `json:"defaultGateway,omitempty"`
 	// ASN is the autonomous system of the router. It is required unless DynamicASN is there.
 	ASN uint32 `json:"asn,omitempty"`
@@ -101,42 +100,39 @@ type BGPPeer struct {
 	// of the section.
 	LocalASN uint32 `json:"localASN,omitempty"`
 	// DynamicASN stands in the place of ASN: Internal for a router in the speaker's own autonomous system, External for one in any other,
-	// which it names itself. A router that says External and names the speaker's own is served, and its status has the problem WrongASN.
+	// which it names itself.
 	DynamicASN DynamicASN `json:"dynamicASN,omitempty"`
 	// Port is its TCP port. Default: 179.
 	Port int32 `json:"port,omitempty"`
-	// PasswordFile is a file with the password of TCP MD5 signatures (RFC 2385), at most 80 bytes; a newline at its end does not
-	// count. It is read again while the speaker runs; another password resets the session. Empty means no signatures.
+	// PasswordFile is a file with the password of TCP MD5 signatures (RFC 2385), at most 80 bytes; a newline at its end does not count.
+	// Another password resets the session. Empty means no signatures.
 	PasswordFile string `json:"passwordFile,omitempty"`
-	// HoldTime is after what silence both sides give the session up, in whole seconds, at least 3s. Until then a router uses
-	// what a replica said that died without a word. Another one holds from the next session on. Default: 9s.
+	// HoldTime is after what silence both sides give the session up, in whole seconds, at least 3s. Until then a router uses the routes of a
+	// dead replica. A change holds from the next session on. Default: 9s.
 	HoldTime metav1.Duration `json:"holdTime,omitzero"`
 	// KeepaliveTime is how often the speaker says that it is alive, in whole seconds, less than HoldTime. Default: a third of it.
 	KeepaliveTime metav1.Duration `json:"keepaliveTime,omitzero"`
 	// ConnectRetry is how long the speaker waits between two attempts to connect, in whole seconds, at least 2s. Default: 5s.
 	ConnectRetry metav1.Duration `json:"connectRetry,omitzero"`
-	// EBGPMultihop is the TTL of packets to an external router, 2 to 255, for one that is not on a network of the speaker. Zero
-	// means that it is. Internal routers may be anywhere.
+	// EBGPMultihop is the TTL of packets to an external router on another network, 2 to 255. Internal routers may be anywhere.
 	EBGPMultihop int32 `json:"ebgpMultihop,omitempty"`
-	// TTLSecurityHops has both sides drop packets of the session that come from further away than so many hops, 1 to 254; a router on the same
-	// network is 1 away (RFC 5082). The router has to be configured for it as well. It does not go with EBGPMultihop. Zero means none.
+	// TTLSecurityHops has both sides drop packets of the session from further away than so many hops, 1 to 254; a router on the same network
+	// is 1 away (RFC 5082). Configure the router for it as well. It does not go with EBGPMultihop.
 	TTLSecurityHops int32 `json:"ttlSecurityHops,omitempty"`
-	// SourceAddress is the speaker's own address of the session, of the same family as Address. Empty leaves it to the kernel.
-	// With several replicas it has to be empty, as they read the same file.
+	// SourceAddress is the speaker's own address of the session, of the same family as Address. With several replicas it has to be empty.
+	// Empty leaves it to the kernel.
 	SourceAddress string `json:"sourceAddress,omitempty"`
-	// SourceSubnet has each replica take the address that its machine has in this subnet as the speaker's own address of the
-	// session, the first that the kernel lists if there are several. A replica whose machine has none there has no session with the
-	// router, its status says NoSourceAddress, and it looks again every 10 seconds. It does not go with SourceAddress.
+	// SourceSubnet has each replica take its machine's first address in this subnet as the speaker's own address of the session. A replica
+	// without one has the problem NoSourceAddress, and looks again every 10 seconds. It does not go with SourceAddress.
 	SourceSubnet string `json:"sourceSubnet,omitempty"`
-	// NodeSelectors select the replicas that have a session with the router, by the labels of the node on which they run; one that
-	// matches is enough. It is for routers at the top of a rack, and goes with mode ActiveActive only. Labels that change take effect
-	// at once. A replica that does not find its node has no session with the router, and its status says NodeNotFound. That some
-	// replica is selected, nothing checks. Default: all replicas.
+	// NodeSelectors select the replicas that have a session with the router, by the labels of their nodes; one that matches is enough. It is
+	// for routers of a rack, and goes with mode ActiveActive only. A replica that does not find its node has the problem NodeNotFound. No
+	// check shows that a replica is selected. Default: all replicas.
 	NodeSelectors []metav1.LabelSelector `json:"nodeSelectors,omitempty"`
 	// NextHopSubnets stand in the place of those of the section, for this router.
 	NextHopSubnets []string `json:"nextHopSubnets,omitempty"`
-	// HashesBySource says that the router chooses among next hops by the source address alone: a client always reaches the same
-	// node. Then it gets all next hops of a Service with sessionAffinity ClientIP, and else one. Default: false.
+	// HashesBySource says that the router chooses among next hops by the source address alone. Then it gets all next hops of a Service with
+	// sessionAffinity ClientIP, and else one. Default: false.
 	HashesBySource bool `json:"hashesBySource,omitempty"`
 	// Families are what the session carries. Default: IPv4 and IPv6.
 	Families []AddressFamily `json:"families,omitempty"`
@@ -150,8 +146,8 @@ type BGPPeer struct {
 
 // BFD is how a router's silence is noticed (RFC 5880).
 type BFD struct {
-	// TransmitInterval is how often the speaker sends, in whole microseconds, at least 50ms. Make it no shorter than the receive interval that
-	// the router is configured with: the speaker does not slow down for the router. Default: 300ms.
+	// TransmitInterval is how often the speaker sends, in whole microseconds, at least 50ms, and no shorter than the router's receive
+	// interval. Default: 300ms.
 	TransmitInterval metav1.Duration `json:"transmitInterval,omitzero"`
 	// ReceiveInterval is how often the speaker can be sent to, in whole microseconds, at least 50ms. A router that sends less often, or has
 	// another multiplier, is waited for by its own. Default: 300ms.

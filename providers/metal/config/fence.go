@@ -26,15 +26,15 @@ type Fence struct {
 	Enabled bool `json:"enabled,omitempty"`
 	// After is how long a node's condition Ready has to have been Unknown while the API server answered. Default: 5m.
 	After metav1.Duration `json:"after,omitzero"`
-	// MaxUnknownPercent is the share of nodes that may be Unknown, 1 to 99; while there are more, no machine is turned off, because
-	// the network is a likelier cause. Default: 49.
+	// MaxUnknownPercent is the share of nodes that may be Unknown, 1 to 99. With more, no machine is turned off: the network is a likelier
+	// cause. Default: 49.
 	MaxUnknownPercent int `json:"maxUnknownPercent,omitempty"`
 	// Interval is the time from one power-off to the next. Default: 1m.
 	Interval metav1.Duration `json:"interval,omitzero"`
 	// Timeout is how long a BMC may take until it has confirmed that the machine is off. Default: 30s.
 	Timeout metav1.Duration `json:"timeout,omitzero"`
-	// OutsideCluster says that the replicas of the manager run on no node of this cluster. Otherwise a replica that does not find
-	// its own node turns nothing off: it might be that one. Default: false.
+	// OutsideCluster says that the replicas of the manager run on no node of this cluster. Otherwise a replica that does not find its own
+	// node turns nothing off. Default: false.
 	OutsideCluster bool `json:"outsideCluster,omitempty"`
 	// Lease is where attempts are recorded.
 	Lease FenceLease `json:"lease,omitzero"`

@@ -61,18 +61,14 @@ type MachineDefaults struct {
 // A node that has no provider ID yet belongs to the machine that has its name, its system UUID, the MAC address in its system UUID
 // or one of its internal addresses. If they point to different machines, the node belongs to none, and the error names them.
 type Machine struct {
-	// Name is unique in the inventory. It is the name of the machine's node, unless the node is found by something else.
-	// Required.
+	// Name is unique in the inventory, and usually the name of the machine's node. Required.
 	Name string `json:"name"`
-	// ID is what the provider ID is made of: metal://ID. Default: the system UUID in lower case, or else the first MAC address
-	// with dashes, or else the name. A machine that has neither keeps its provider ID through a change of its name only if its ID
-	// stands here. An ID is never given to another machine.
+	// ID is what the provider ID is made of: metal://ID. Default: the system UUID in lower case, or else the first MAC address with dashes,
+	// or else the name. A machine with neither UUID nor MAC address needs it to keep its provider ID when its name changes.
 	ID string `json:"id,omitempty"`
-	// SystemUUID is the SMBIOS UUID of the system, as in status.nodeInfo.systemUUID of its node. Both orders of its bytes match,
-	// because firmware differs in that.
+	// SystemUUID is the SMBIOS UUID of the system, as in status.nodeInfo.systemUUID of its node, in either byte order.
 	SystemUUID string `json:"systemUUID,omitempty"`
-	// MACAddresses are those of the machine's interfaces. One finds a node whose system UUID ends with it, as some firmware makes
-	// it.
+	// MACAddresses are those of the machine's interfaces. One finds a node whose system UUID ends with it.
 	MACAddresses []string `json:"macAddresses,omitempty"`
 	// Addresses are those of the node, in this order. At least one must be an InternalIP. Required.
 	Addresses []Address `json:"addresses"`
@@ -86,8 +82,7 @@ type Machine struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	// BMC is the management controller, by which the power state is known. Without one it is always unknown.
 	BMC *BMC `json:"bmc,omitempty"`
-	// Maintenance says that people work on the machine: its node group neither turns it on nor off, and power.outOfService.fence does not
-	// turn it off. Default: false.
+	// Maintenance keeps node groups and fencing from turning the machine on or off while people work on it. Default: false.
 	Maintenance bool `json:"maintenance,omitempty"`
 
 	// Origin is where the machine stands, for messages: a field path, with the name of the list that it is in.

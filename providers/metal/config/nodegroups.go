@@ -39,23 +39,21 @@ type NodeGroup struct {
 	MinSize int `json:"minSize,omitempty"`
 	// MaxSize is how many machines may be on, no more than there are. Default: as many as there are.
 	MaxSize int `json:"maxSize,omitempty"`
-	// Capacity is what a machine of the group has, by the names of resources: cpu, memory and pods, and further ones such as
-	// nvidia.com/gpu. Default: a node's of the group, and while there is none the group is not scaled up.
+	// Capacity is what a machine of the group has: cpu, memory, pods, and other resources such as nvidia.com/gpu. Default: a node's of the
+	// group, and without a node the group is not scaled up.
 	Capacity map[string]string `json:"capacity,omitempty"`
-	// Labels are labels with which the kubelets of the group register, for the autoscaler to know them beforehand. Those of the machines
-	// need not be repeated.
+	// Labels are labels with which the kubelets of the group register, beyond those of the machines.
 	Labels map[string]string `json:"labels,omitempty"`
 	// Taints are the taints with which the kubelets of the group register.
 	Taints []NodeTaint `json:"taints,omitempty"`
 	// Options are what differs for the group from the autoscaler's own options.
 	Options NodeGroupOptions `json:"options,omitzero"`
-	// MinCycleTime is the shortest time from one time that a machine is turned on to the next, 0s to 168h: each wears disks, fans and
-	// power supplies. Default: 1h.
+	// MinCycleTime is the shortest time between two starts of a machine, 0s to 168h: each wears it. Default: 1h.
 	MinCycleTime *metav1.Duration `json:"minCycleTime,omitempty"`
 	// ShutDownTimeout is how long an operating system may take to shut down before its machine is turned off by force. Default: 5m.
 	ShutDownTimeout metav1.Duration `json:"shutDownTimeout,omitzero"`
-	// WakeTimeout is how long a machine may take until its BMC says that it is on, before that is reported as an error. It is tried
-	// further. Default: 10m.
+	// WakeTimeout is how long a machine may take until its BMC says that it is on, before an error is reported. Attempts go on. Default:
+	// 10m.
 	WakeTimeout metav1.Duration `json:"wakeTimeout,omitzero"`
 }
 

@@ -28,7 +28,7 @@ type Power struct {
 	Interval metav1.Duration `json:"interval,omitzero"`
 	// Timeout is how long one reading may take. Default: 5s.
 	Timeout metav1.Duration `json:"timeout,omitzero"`
-	// Concurrency is how many management controllers are asked at once, at most half of them such as failed the last time. Default: 16.
+	// Concurrency is how many management controllers are asked at once, at most half of them after a failure. Default: 16.
 	Concurrency int `json:"concurrency,omitempty"`
 	// StaleAfter is after how many intervals without a reading a power state counts as unknown. Default: 3.
 	StaleAfter int `json:"staleAfter,omitempty"`
@@ -56,14 +56,13 @@ type BMC struct {
 	Command *Command `json:"command,omitempty"`
 	// Credentials are who asks, by Redfish or IPMI. Default: those of the defaults.
 	Credentials *Credentials `json:"credentials,omitempty"`
-	// PowerOffCredentials are who turns the machine off, where power.outOfService.fence is enabled, and off and on where it is in a node
-	// group: a user with more rights than one that only looks. Default: those of the defaults, or else Credentials.
+	// PowerOffCredentials are who turns the machine off for power.outOfService.fence, and off and on for its node group. Default: those of
+	// the defaults, or else Credentials.
 	PowerOffCredentials *Credentials `json:"powerOffCredentials,omitempty"`
-	// SystemUUID is the UUID that the controller gives for its system, where firmware makes that another one than the machine's
-	// systemUUID. Default: the machine's.
+	// SystemUUID is the UUID that the controller gives for its system, if firmware makes that another one. Default: the machine's.
 	SystemUUID string `json:"systemUUID,omitempty"`
-	// AllowUnverified says that pods and volumes may leave the machine by the taint out-of-service although the controller gives no system UUID, by which it could be told whether it is this machine's. The machine is never turned off by such a controller.
-	// Default: false.
+	// AllowUnverified lets pods and volumes leave the machine by the taint out-of-service although the controller gives no system UUID. Such
+	// a controller never turns the machine off. Default: false.
 	AllowUnverified bool `json:"allowUnverified,omitempty"`
 }
 
@@ -102,8 +101,8 @@ type Redfish struct {
 	// Endpoint is the URL of the service without /redfish/v1, such as https://10.0.0.10. It may begin with http only with
 	// insecureSkipVerify. Required.
 	Endpoint string `json:"endpoint"`
-	// SystemID is the ID of the system at /redfish/v1/Systems. Default: the one whose UUID is the machine's system UUID, or else
-	// the only one. Required, and distinct, where a service has the systems of several machines of the inventory.
+	// SystemID is the ID of the system at /redfish/v1/Systems. Default: the one whose UUID is the machine's system UUID, or else the only
+	// one. Required where several machines have one service.
 	SystemID string `json:"systemID,omitempty"`
 	// Auth is how to log in: Basic sends the password with every request, Session sends it once. Default: Session.
 	Auth RedfishAuth `json:"auth,omitempty"`
@@ -111,8 +110,8 @@ type Redfish struct {
 	CAFile string `json:"caFile,omitempty"`
 	// InsecureSkipVerify says that anybody may answer for the service and learn the password. Default: false.
 	InsecureSkipVerify bool `json:"insecureSkipVerify,omitempty"`
-	// LegacyTLS allows TLS 1.0 and 1.1 and the cipher suites of old firmware, such as those with RSA key exchange: what was recorded can be read
-	// by the one who learns the key of the service later. Default: false.
+	// LegacyTLS allows TLS 1.0 and 1.1 and the cipher suites of old firmware: with the key of the service, recorded traffic can be read.
+	// Default: false.
 	LegacyTLS bool `json:"legacyTLS,omitempty"`
 }
 
@@ -135,8 +134,8 @@ type Command struct {
 	Argv []string `json:"argv"`
 	// PowerOff turns the machine off by force, where power.outOfService.fence is enabled or the machine is in a node group.
 	PowerOff []string `json:"powerOff,omitempty"`
-	// ShutDown asks the operating system to shut down, where the machine is in a node group. Default: none; the machine is turned off by
-	// force when the time for that is over.
+	// ShutDown asks the operating system to shut down, where the machine is in a node group. Default: none; force follows when the time for
+	// that is over.
 	ShutDown []string `json:"shutDown,omitempty"`
 	// PowerOn turns the machine on, where it is in a node group.
 	PowerOn []string `json:"powerOn,omitempty"`
