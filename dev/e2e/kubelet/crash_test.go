@@ -1,28 +1,20 @@
 package kubelet_test
 
 import (
-	"archive/tar"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/name"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -101,7 +93,7 @@ func newCrashRig(t *testing.T) *crashRig {
 	containerd, socket := worker.StartContainerd(t, l.dir)
 	for program, reference := range map[string]string{os.Getenv(managerVariable): "localhost/ccm:test", os.Getenv(pauseVariable): worker.PauseImage} {
 		file := filepath.Join(l.dir, "image.tar")
-		writeImage(t, file, reference, program)
+		worker.Image{Reference: reference, Entrypoint: []string{"/program"}, Files: map[string]string{"program": program}}.Write(t, file)
 		sandbox.Command(t, "ctr", "--address", socket, "--namespace", "k8s.io", "images", "import", file)
 	}
 	host := segment.NewHost(t, "node", netip.MustParsePrefix("10.77.0.11/24"))
@@ -117,50 +109,6 @@ func newCrashRig(t *testing.T) *crashRig {
 		l.create(t, replica, kubeconfig, cloud.ConfigFile)
 	}
 	return l
-}
-
-// writeImage writes an image that holds one program, which is what it runs.
-func writeImage(t *testing.T, file, reference, program string) {
-	t.Helper()
-	content, err := os.ReadFile(program)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var layer bytes.Buffer
-	archive := tar.NewWriter(&layer)
-	err = archive.WriteHeader(&tar.Header{Name: "program", Mode: 0o755, Size: int64(len(content))})
-	_, writing := archive.Write(content)
-	if err = errors.Join(err, writing, archive.Close()); err != nil {
-		t.Fatal(err)
-	}
-	packed, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer.Bytes())), nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	image, err := mutate.AppendLayers(empty.Image, packed)
-	if err == nil {
-		image, err = mutate.ConfigFile(image, &v1.ConfigFile{Architecture: runtime.GOARCH, OS: "linux", Config: v1.Config{Entrypoint: []string{"/program"}},
-			RootFS: rootFS(t, image)})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	tag, err := name.NewTag(reference)
-	if err == nil {
-		err = tarball.WriteToFile(file, tag, image)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func rootFS(t *testing.T, image v1.Image) v1.RootFS {
-	t.Helper()
-	config, err := image.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return config.RootFS
 }
 
 // create creates a Pod of Mooring on the node.

@@ -1,17 +1,21 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/mooring-ccm/mooring/dev/e2e/sandbox"
 	"github.com/mooring-ccm/mooring/dev/localcluster"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/must"
 )
 
 // Cgroups are the names of control groups that a kubelet or its runtime makes when it is set up to run pods.
@@ -52,13 +56,36 @@ func (k Kubelet) NodeIP() string {
 	return strings.Join(texts, ",")
 }
 
+// Containerd is a container runtime.
+type Containerd struct {
+	// Name is what it is called, and its log is.
+	Name string
+	// Inside are words before its command line that put it into a network. Empty: it is the test's own.
+	Inside []string
+	// Snapshotter is how it keeps the file systems of containers.
+	Snapshotter string
+	// Plugins is a folder of network plugins, and Network a template of their configuration, which it fills with the pod CIDRs of the node.
+	// Empty: Pods have the network of the host.
+	Plugins, Network string
+}
+
 // StartContainerd starts the container runtime that all kubelets share, and returns its socket. It has a network
 // configuration, without which a node does not become ready; Pods have the network of the host.
 func StartContainerd(t *testing.T, dir string) (*Program, string) {
 	t.Helper()
-	socket := filepath.Join(dir, "containerd.sock")
-	write(t, filepath.Join(dir, "cni", "10-none.conflist"),
-		`{"cniVersion": "0.4.0", "name": "none", "plugins": [{"type": "loopback"}]}`)
+	return Containerd{Name: "containerd", Snapshotter: "native"}.Start(t, dir)
+}
+
+// Start starts it with its files in dir, and returns its socket when it listens.
+func (c Containerd) Start(t *testing.T, dir string) (*Program, string) {
+	t.Helper()
+	socket, networks, template := filepath.Join(dir, "containerd.sock"), filepath.Join(dir, "cni"), ""
+	if c.Network == "" {
+		write(t, filepath.Join(networks, "10-none.conflist"), `{"cniVersion": "0.4.0", "name": "none", "plugins": [{"type": "loopback"}]}`)
+	} else {
+		template = filepath.Join(dir, "cni.template")
+		write(t, template, c.Network)
+	}
 	write(t, filepath.Join(dir, "containerd.toml"), fmt.Sprintf(`version = 2
 root = %q
 state = %q
@@ -71,16 +98,18 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
   sandbox_image = %q
   restrict_oom_score_adj = true
 [plugins."io.containerd.grpc.v1.cri".containerd]
-  snapshotter = "native"
+  snapshotter = %q
 [plugins."io.containerd.grpc.v1.cri".cni]
   bin_dir = %q
   conf_dir = %q
+  conf_template = %q
 [plugins."io.containerd.internal.v1.opt"]
   path = %q
-`, filepath.Join(dir, "root"), filepath.Join(dir, "state"), socket, socket+".ttrpc", PauseImage,
-		filepath.Join(dir, "cni"), filepath.Join(dir, "cni"), filepath.Join(dir, "opt")))
-	containerd := Start(t, dir, "containerd", "containerd", "--config", filepath.Join(dir, "containerd.toml"))
-	Poll(t, "containerd listens", []*Program{containerd}, func(ctx context.Context) error {
+`, filepath.Join(dir, "root"), filepath.Join(dir, "state"), socket, socket+".ttrpc", PauseImage, c.Snapshotter,
+		cmp.Or(c.Plugins, networks), networks, template, filepath.Join(dir, "opt")))
+	must.NoError(t, os.MkdirAll(networks, 0o755))
+	containerd := Start(t, dir, c.Name, append(slices.Clone(c.Inside), "containerd", "--config", filepath.Join(dir, "containerd.toml"))...)
+	Poll(t, c.Name+" listens", []*Program{containerd}, func(ctx context.Context) error {
 		connection, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		if err == nil {
 			err = connection.Close()
@@ -105,6 +134,8 @@ failSwapOn: false
 protectKernelDefaults: true
 # The disk of the machine that runs the test says nothing about the node.
 evictionHard: {memory.available: "0%%", nodefs.available: "0%%", nodefs.inodesFree: "0%%", imagefs.available: "0%%", imagefs.inodesFree: "0%%"}
+imageGCHighThresholdPercent: 100
+imageGCLowThresholdPercent: 99
 nodeStatusUpdateFrequency: 1s
 podLogsDir: %[2]s/pod-logs
 volumePluginDir: %[2]s/volume-plugins
