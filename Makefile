@@ -8,12 +8,12 @@ RUN     := CGO_ENABLED=0 $(GO) run -trimpath
 # version of Kubernetes' libraries.
 PLUGINS := $(patsubst %/go.mod,%,$(wildcard dev/plugins/*/go.mod))
 # Modules besides the root's own, each checked like it.
-MODULES := dev/localcluster/binaries examples/provider examples/vendor dev/bench dev/chart dev/demo $(PLUGINS) dev/tools
+MODULES := dev/localcluster/binaries dev/e2e/upstream/programs examples/provider examples/vendor dev/bench dev/chart dev/demo $(PLUGINS) dev/tools
 
 .DEFAULT_GOAL := help
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: preflight
 preflight:
@@ -57,6 +57,10 @@ test-all: preflight ## Run every test there is, with the race detector too: make
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for a while, one after the other: make fuzz [FUZZTIME=1m] [FUZZ=pattern of package/target]
 	@./.ci/fuzz "$(or $(FUZZTIME),1m)" "$(FUZZ)"
+
+.PHONY: test-e2e
+test-e2e: preflight ## Run specs of Kubernetes' own end-to-end tests, few or all: make test-e2e [ARGS=all] (root, make deps)
+	@MOORING_REQUIRE_ALL=1 MOORING_UPSTREAM=$(or $(ARGS),few) CGO_ENABLED=0 $(GO) test -trimpath -vet=off -count=1 -v -timeout 3h ./dev/e2e/upstream
 
 .PHONY: test-plugins
 test-plugins: preflight ## Run the scenarios with the plugins of AWS, Google and others under both managers, and compare

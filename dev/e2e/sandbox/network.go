@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"net/netip"
 	"os/exec"
 	"strings"
@@ -45,6 +46,9 @@ func (s *Segment) NewHost(t *testing.T, name string, addrs ...netip.Prefix) *Hos
 	}
 	return host
 }
+
+// Cut takes a host off the segment.
+func (s *Segment) Cut(ctx context.Context, h *Host) error { return s.segment.Cut(ctx, h) }
 
 // Command runs a command to its end, fails the test with its output when it fails, and returns its standard output.
 func Command(t *testing.T, args ...string) string {

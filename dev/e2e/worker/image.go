@@ -35,10 +35,10 @@ type Image struct {
 	Dirs []string
 }
 
-// Write writes the image into a file, which a runtime can import.
+// Write writes the image into a file, which a runtime can import. One that reads an older file of this name goes on.
 func (i Image) Write(t *testing.T, file string) {
 	t.Helper()
-	layers := file + ".layer"
+	layers, whole := file+".layer", file+".new"
 	i.writeLayer(t, layers)
 	defer os.Remove(layers)
 	layer := must.Value(tarball.LayerFromFile(layers))(t)
@@ -47,7 +47,8 @@ func (i Image) Write(t *testing.T, file string) {
 	image = must.Value(mutate.ConfigFile(image, &v1.ConfigFile{
 		Architecture: runtime.GOARCH, OS: "linux", RootFS: config.RootFS, Config: v1.Config{Entrypoint: i.Entrypoint, Cmd: i.Command},
 	}))(t)
-	must.NoError(t, tarball.WriteToFile(file, must.Value(name.NewTag(i.Reference))(t), image))
+	must.NoError(t, tarball.WriteToFile(whole, must.Value(name.NewTag(i.Reference))(t), image))
+	must.NoError(t, os.Rename(whole, file))
 }
 
 func (i Image) writeLayer(t *testing.T, file string) {
