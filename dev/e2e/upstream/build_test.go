@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,7 +50,7 @@ func build(t *testing.T) string {
 	worker.Image{
 		Reference: worker.PauseImage, Entrypoint: []string{"/pause"}, Files: map[string]string{"pause": filepath.Join(bin, "pause")},
 	}.Write(t, filepath.Join(bin, "pause.tar"))
-	agnhost(t, filepath.Join(bin, "agnhost")).Write(t, filepath.Join(bin, "agnhost.tar"))
+	agnhost(t, bin).Write(t, filepath.Join(bin, "agnhost.tar"))
 	return bin
 }
 
@@ -83,11 +84,17 @@ func buildTests(t *testing.T, bin string, flags []string) {
 }
 
 // agnhost is the image that Kubernetes' tests run in Pods: a program of Kubernetes, and the tools by which the tests try connections.
-func agnhost(t *testing.T, program string) worker.Image {
+func agnhost(t *testing.T, bin string) worker.Image {
 	t.Helper()
+	listed := must.Value(exec.CommandContext(t.Context(), filepath.Join(bin, "e2e.test"), "--list-images").Output())(t)
+	named := regexp.MustCompile(`\S+/e2e-test-images/agnhost:\S+`).FindAllString(string(listed), -1)
+	if len(named) == 0 {
+		t.Fatalf("e2e.test lists no image of agnhost: %s", listed)
+	}
 	image := worker.Image{
-		Reference: "registry.k8s.io/e2e-test-images/agnhost:2.63.0", Entrypoint: []string{"/agnhost"}, Command: []string{"pause"},
-		Files: map[string]string{"agnhost": program},
+		// The older ones are for tests of upgrades.
+		Reference: slices.Max(named), Entrypoint: []string{"/agnhost"}, Command: []string{"pause"},
+		Files: map[string]string{"agnhost": filepath.Join(bin, "agnhost")},
 		Links: map[string]string{
 			"bin": "usr/bin", "sbin": "usr/bin", "lib": "usr/lib", "lib64": "usr/lib", "agnhost-2": "agnhost",
 			"usr/bin/sh": "bash", "usr/bin/nc": "nc.openbsd",
