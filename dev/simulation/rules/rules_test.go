@@ -295,9 +295,11 @@ var allowances = []allowance{
 	},
 	{
 		name: "two lookups of load balancers, where the plugin declares calls at the same time", rule: "7-overlap",
-		draw:    draw.Draw{Plugin: draw.Plugin{Characters: []draw.Character{draw.Declaring}}, Nodes: world().Nodes, Services: world().Services},
-		mooring: func(r *double.Record) { r.Calls = append(r.Calls, &double.Call{Method: "GetLoadBalancer", Object: "s", Overlap: 2}) },
-		broken:  func(d *draw.Draw, _ *double.Record) { d.Plugin.Characters = nil },
+		draw: draw.Draw{Plugin: draw.Plugin{Characters: []draw.Character{draw.Declaring}}, Nodes: world().Nodes, Services: world().Services},
+		mooring: func(r *double.Record) {
+			r.Calls = append(r.Calls, &double.Call{Method: "GetLoadBalancer", Object: "s", Overlap: 2})
+		},
+		broken: func(d *draw.Draw, _ *double.Record) { d.Plugin.Characters = nil },
 	},
 	{
 		name: "events of each process about what goes on failing", rule: "6-events", draw: world(),
