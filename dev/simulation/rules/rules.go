@@ -304,6 +304,16 @@ func (j *judge) doubted(before time.Duration) (at time.Duration) {
 	return at
 }
 
+// unanswered counts the questions of a span whether a node's instance exists that failed. The reference repeats each in its next period.
+func (j *judge) unanswered(node string, from, to time.Duration) (count int) {
+	for _, call := range j.mooring.Calls {
+		if call.Object == node && kindOf(call.Method) == "InstanceExists" && call.Err != nil && from <= call.Began && call.Began <= to {
+			count++
+		}
+	}
+	return count
+}
+
 // removal is rule 3 for as many deleted instances as the limit lets go: the larger of ten and a quarter, and never more than half.
 func removal(j *judge) {
 	if j.limited() || j.chance() {
@@ -322,6 +332,7 @@ func removal(j *judge) {
 		affirmed += j.asksAgain(node.Name, affirmed)
 		counted := max(j.young(node), j.leads(due), j.doubted(due)) // from when on denials of all count
 		due = max(due, affirmed+gone+4*j.longest, counted+gone+calls)
+		due += time.Duration(j.unanswered(node.Name, reference, due)) * (monitor + j.longest)
 		at, done := j.mooring.Removed[node.Name]
 		switch {
 		case j.hangs(due, instance):

@@ -209,6 +209,16 @@ var allowances = []allowance{
 		broken: func(_ *draw.Draw, r *double.Record) { r.NodeChanges[0].At = 4*time.Minute - time.Second },
 	},
 	{
+		name: "a node whose second denial fails to come", rule: "3", draw: world(draw.Event{At: 2 * time.Minute, Kind: draw.Leave, Object: "m"}),
+		mooring: func(r *double.Record) {
+			failed := exists("", 3*time.Minute+12*time.Second)
+			failed.Object, failed.Err = "m", errors.New("failed")
+			r.Calls = append(r.Calls, failed)
+			r.Removed["m"] = 3*time.Minute + 26*time.Second
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Err = nil },
+	},
+	{
 		name: "a node beyond the limit of the nodes that have joined", rule: "3", draw: draw.Draw{
 			Nodes:    []draw.Node{{Name: "n"}, {Name: "m"}, {Name: "o"}, {Name: "p", Joins: 10 * time.Minute}},
 			Services: world().Services, Events: []draw.Event{{At: 2 * time.Minute, Kind: draw.Leave, Object: "m"}, {At: 2 * time.Minute, Kind: draw.Leave, Object: "o"}},
