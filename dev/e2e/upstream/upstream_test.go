@@ -150,7 +150,7 @@ func (l *fixture) try(t *testing.T, group specs, socket string) {
 		"--num-nodes="+strconv.Itoa(nodes))
 	command := exec.CommandContext(t.Context(), args[0], args[1:]...)
 	command.Env = append(os.Environ(), "HOME="+l.dir, "KUBECONFIG="+l.cluster.AdminKubeconfig(), "DELETE_NODE="+socket)
-	command.Stdout, command.Stderr = log, log
+	command.Dir, command.Stdout, command.Stderr = dir, log, log
 	ended := command.Run()
 	ran := report(t, filepath.Join(dir, "junit.xml"))
 	if ended != nil || ran == 0 {
