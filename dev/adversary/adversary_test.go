@@ -381,6 +381,9 @@ func TestTheAdmissionPolicy(t *testing.T) {
 	const name = "guarded"
 	_, err := admin.CoreV1().Nodes().Create(t.Context(), nodeagent.Node(nodeagent.Options{Name: name}), metav1.CreateOptions{})
 	must.NoError(t, err)
+	t.Cleanup(func() { // other tests want each node initialized
+		must.NoError(t, admin.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}))
+	})
 	client := kubelet(t, name)
 	annotate := func(client kubernetes.Interface, key string, value any, subresources ...string) error {
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}})
