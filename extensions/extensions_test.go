@@ -23,8 +23,8 @@ func TestExtensionsAreAddedAndExplained(t *testing.T) {
 			t.Errorf("nothing says why there is --%s, which the reference does not have", flag.Name)
 		}
 	})
-	if added != 11 {
-		t.Errorf("%d flags are added, want 11", added)
+	if added != 12 {
+		t.Errorf("%d flags are added, want 12", added)
 	}
 }
 

@@ -39,7 +39,7 @@ const withoutID = `^(node\.Test_syncNode/(04|14) |node\.TestGetInstanceMetadata/
 // Extras are the rows that the cases show.
 var Extras = []Extra{
 	bare("a node with neither ID nor taint is left alone", `Node \S+: (address \d is "" instead of .*|still there|taint \S+ NoSchedule is "" instead of .*|condition NetworkUnavailable is .*)|`+
-		`no event Node \S+: Normal DeletingNode|cloud: routes are .*|calls about \S+ \S+: (\[\] instead of .*|\[1 x CreateRoute .*\] instead of \[1 x CreateRoute .*, 1 x DeleteRoute .*\])`, withoutID),
+		`no event Node \S+: Normal DeletingNode|event Node \S+: Warning NeverInitialized|cloud: routes are .*|calls about \S+ \S+: (\[\] instead of .*|\[1 x CreateRoute .*\] instead of \[1 x CreateRoute .*, 1 x DeleteRoute .*\])`, withoutID),
 	bare("no deletion while no instance is affirmed", `Node node0: still there|no event Node node0: Normal DeletingNode|calls: InstanceExists\S* \S+ 1\d times instead of 1`, `^nodelifecycle\.`),
 	bare("condition `CloudInstanceGone`, event `NodeDeletionHeld`", `event Node node0: Warning NodeDeletionHeld`, `^nodelifecycle\.`),
 	extra("a second denial", `calls: InstanceExists\S* \S+ 2 times instead of 1`, `^nodelifecycle\.`),
