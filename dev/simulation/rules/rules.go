@@ -332,6 +332,9 @@ func removal(j *judge) {
 		affirmed += j.asksAgain(node.Name, affirmed)
 		counted := max(j.young(node), j.leads(due), j.doubted(due)) // from when on denials of all count
 		due = max(due, affirmed+gone+4*j.longest, counted+gone+calls)
+		if left, _ := j.leaves(node); j.draw.Plugin.Has(draw.Replicas) { // until all replicas deny it
+			due = max(due, left+j.draw.Plugin.Lag+gone+calls)
+		}
 		due += time.Duration(j.unanswered(node.Name, reference, due)) * (monitor + j.longest)
 		at, done := j.mooring.Removed[node.Name]
 		switch {
@@ -656,7 +659,7 @@ func (j *judge) rates(rule, what string, mooring, reference, due map[string][]ti
 // idle is the end of rule 6: an object that has settled is not written, unless the reference writes it too. What may arrive late is written
 // late.
 func idle(j *judge) {
-	if j.chance() {
+	if j.chance() || j.succeeded() {
 		return
 	}
 	settled := func(write double.Write) bool { return write.At >= j.arrival() }
@@ -811,7 +814,7 @@ func (j *judge) deniedAtEnd(service string) bool {
 			denied = false
 		}
 	}
-	return denied && j.mooring.Length-since < madeAgain+maxBackoff+j.longest
+	return denied && j.mooring.Length-since < madeAgain+driftCheck+maxBackoff+2*j.longest
 }
 
 // missing returns what Mooring has not reached and the reference has, but for nodes that the limit may hold, which stay targets. Where chance decides

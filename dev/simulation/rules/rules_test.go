@@ -219,6 +219,21 @@ var allowances = []allowance{
 		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Err = nil },
 	},
 	{
+		name: "a node that a replica which lags affirms", rule: "3",
+		draw: draw.Draw{Plugin: draw.Plugin{Characters: []draw.Character{draw.Replicas}, Lag: 90 * time.Second}, Nodes: world().Nodes, Services: world().Services,
+			Events: []draw.Event{{At: 2 * time.Minute, Kind: draw.Leave, Object: "m"}}},
+		mooring: func(r *double.Record) { r.Removed["m"] = 3*time.Minute + 40*time.Second },
+		broken:  func(d *draw.Draw, _ *double.Record) { d.Plugin.Lag = 0 },
+	},
+	{
+		name: "a write of the reference in the place of Mooring", rule: "6-idle", draw: world(),
+		mooring: func(r *double.Record) {
+			r.Writes = append(r.Writes, double.Write{At: 15 * time.Minute, Object: "m"})
+			r.Calls[2].Other = true
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[2].Other = false },
+	},
+	{
 		name: "a node beyond the limit of the nodes that have joined", rule: "3", draw: draw.Draw{
 			Nodes:    []draw.Node{{Name: "n"}, {Name: "m"}, {Name: "o"}, {Name: "p", Joins: 10 * time.Minute}},
 			Services: world().Services, Events: []draw.Event{{At: 2 * time.Minute, Kind: draw.Leave, Object: "m"}, {At: 2 * time.Minute, Kind: draw.Leave, Object: "o"}},
@@ -354,7 +369,7 @@ var allowances = []allowance{
 			r.Open = []double.Fault{{Rule: "13", Object: "s"}}
 			r.Calls = append(r.Calls, &double.Call{Method: "GetLoadBalancer", Object: "s", Began: 9 * time.Minute, Ended: 9 * time.Minute, Overlap: 1, Answer: double.No})
 		},
-		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Ended = 7 * time.Minute },
+		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Ended = 6 * time.Minute },
 	},
 }
 
