@@ -193,12 +193,12 @@ func TestSentences(t *testing.T) {
 
 func TestTextsOf(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a.go")
-	source := "package a // one\n\nimport \"fmt\"\n\n/* two */\nvar x = fmt.Sprint(\"so \"+\n\t`that`, \"three\\n\")\n"
+	source := "package a // one\n\nimport \"fmt\"\n\n/* two */\nvar x = fmt.Sprint(\"joined \"+\n\t`text`, \"three\\n\")\n"
 	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	comments, literals, err := textsOf(file)
-	if err != nil || comments != "// one\n/* two */\n" || !strings.Contains(literals, "so that\n") || !strings.Contains(literals, "\nthree\n") {
+	if err != nil || comments != "// one\n/* two */\n" || !strings.Contains(literals, "joined text\n") || !strings.Contains(literals, "\nthree\n") {
 		t.Errorf("comments %q, literals %q, %v", comments, literals, err)
 	}
 }

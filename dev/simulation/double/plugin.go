@@ -41,11 +41,11 @@ const (
 
 // Allowed returns how many calls of a method may be made at the same time: as many as the reference makes by its defaults, or as the plugin declares.
 func Allowed(method string, character draw.Plugin) int {
+	reads := strings.HasPrefix(method, "Instance") || method == "GetLoadBalancer"
+	if reads && character.Has(draw.Declaring) { // as many as declaring.Capabilities says
+		return sharedSetting
+	}
 	switch method {
-	case "GetLoadBalancer":
-		if character.Has(draw.Declaring) {
-			return sharedSetting
-		}
 	case "InstanceMetadata": // new nodes, and the status pass beside it
 		return 2
 	case "NodeAddresses", "NodeAddressesByProviderID": // the same of the old interfaces
