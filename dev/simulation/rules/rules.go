@@ -57,6 +57,8 @@ const (
 	// stopGrace is how long a process that is asked to end waits for the calls under way, --graceful-shutdown-timeout. Another has the lease after
 	// 15 s, its duration.
 	stopGrace = 20 * time.Second
+	// renewDeadline is for how long a leader of the reference tries to renew a lease, --leader-elect-renew-deadline.
+	renewDeadline = 10 * time.Second
 	// latestTurn is how late a Service hears of a node that the others have heard of, if nothing fails.
 	latestTurn = time.Minute
 	// written is how many writes of an object there may be above the reference's.
@@ -132,6 +134,27 @@ func (j *judge) handover() time.Duration {
 	return 0
 }
 
+// lawful returns when the reference would have done what it did at a time, had it ended with its lease. It goes on for ten seconds, its renew deadline,
+// after another process has taken the lease. Mooring ends at once.
+func (j *judge) lawful(at time.Duration) time.Duration {
+	taken := func(event draw.Event) bool {
+		return event.Kind == draw.LeaseLost && event.At < at && at <= event.At+renewDeadline
+	}
+	if !slices.ContainsFunc(j.draw.Events, taken) {
+		return at
+	}
+	process := 0
+	for _, call := range j.reference.Calls {
+		switch {
+		case call.Began <= at:
+			process = call.Process
+		case call.Process != process:
+			return call.Began // of the next leader
+		}
+	}
+	return at
+}
+
 // chance reports whether chance decides when an object arrives. A limiter that refuses at once decides by chance. Pauses double, so one more refusal
 // takes as long as all earlier ones together. We compared the reference with itself, with a limiter that is one per cent slower. It broke rule 1 in
 // 15 of 50 such draws, by up to two minutes, and 13-early in 5. The reference also retries at each heartbeat of a node. The contract asks for a retry
@@ -167,6 +190,7 @@ func initialization(j *judge) {
 		return
 	}
 	latestOf := func(at time.Duration) time.Duration {
+		at = j.lawful(at)
 		return j.notBeforeRest(at, at+initialized+2*j.longest+j.luck(at)+j.handover())
 	}
 	sorted := func(record double.Record) (times []time.Duration) {
@@ -448,7 +472,7 @@ func lateness(j *judge) {
 		}
 		reference, ok := arrival(j.reference, one)
 		due := j.notBeforeRest(reference, max(reference, latest[one.at])+passesAtOnce+2*j.longest)
-		due += j.handover()
+		due += j.handover() + j.queued(one.service, one.at, due)
 		superseded := one.ends > 0 && one.ends <= due || slices.ContainsFunc(all, func(next change) bool {
 			return next.rule == one.rule && next.object == one.object && one.at < next.at && next.at <= due
 		})
@@ -469,6 +493,23 @@ func lateness(j *judge) {
 				one.text, one.at, at.Round(time.Second), reference.Round(time.Second))
 		}
 	}
+}
+
+// queued returns what the calls take that come before a Service's, where users make, change and delete many at once: one about each of the others.
+func (j *judge) queued(service string, from, to time.Duration) (length time.Duration) {
+	if !slices.ContainsFunc(j.draw.Events, func(event draw.Event) bool {
+		return event.Kind == draw.Bulk && event.At <= to && from <= event.At+event.For
+	}) {
+		return 0
+	}
+	seen := map[string]bool{service: true}
+	for _, call := range j.mooring.Calls {
+		if ensures := strings.HasPrefix(call.Method, "EnsureLoadBalancer"); ensures && !seen[call.Object] && from <= call.Began && call.Began <= to {
+			seen[call.Object] = true
+			length += min(max(call.Ended-call.Began, 0), j.longest)
+		}
+	}
+	return length
 }
 
 // busy reports whether a call of Mooring's about a Service is under way at a time, and has been for long, or one about another that hangs.

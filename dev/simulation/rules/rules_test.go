@@ -371,6 +371,27 @@ var allowances = []allowance{
 		},
 		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Ended = 6 * time.Minute },
 	},
+	{
+		name: "a node that the reference initializes after another process has taken its lease", rule: "1", draw: world(draw.Event{At: 3 * time.Minute, Kind: draw.LeaseLost}),
+		reference: func(r *double.Record) {
+			r.Initialized["n"] = 3*time.Minute + 5*time.Second
+			r.Calls = append(r.Calls, &double.Call{Method: "InstanceMetadata", Object: "n", Process: 1, Began: 4 * time.Minute, Overlap: 1})
+		},
+		mooring: func(r *double.Record) { r.Initialized["n"] = 4*time.Minute + 10*time.Second },
+		broken:  func(d *draw.Draw, _ *double.Record) { d.Events[0].At = 2 * time.Minute },
+	},
+	{
+		name: "a node that is excluded while many Services are made", rule: "4-excluded",
+		draw: world(draw.Event{At: 3 * time.Minute, Kind: draw.Exclude, Object: "n"}, draw.Event{At: 3 * time.Minute, Kind: draw.Bulk, For: 10 * time.Second}),
+		reference: func(r *double.Record) {
+			r.Calls[1].Began, r.Calls[1].Ended = 3*time.Minute, 3*time.Minute+10*time.Second
+		},
+		mooring: func(r *double.Record) {
+			r.Calls[1].Began, r.Calls[1].Ended = 3*time.Minute+30*time.Second, 3*time.Minute+31*time.Second
+			r.Calls = append(r.Calls, &double.Call{Method: "EnsureLoadBalancer", Object: "other", Began: 3 * time.Minute, Ended: 3*time.Minute + 10*time.Second, Overlap: 1})
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Object = "s" },
+	},
 }
 
 func TestAllowances(t *testing.T) {

@@ -17,7 +17,7 @@
 //
 // # What counts
 //
-// A failure counts if two of five repetitions show it. One that does not is printed with its trace.
+// A failure counts if two of five repetitions show it, and chance does not explain it, see Beyond. One that does not is printed with its trace.
 package run
 
 import (

@@ -81,6 +81,20 @@ func TestRepeat(t *testing.T) {
 	}
 }
 
+// TestBeyond has chance explain what Mooring does not break under another chance, and not what a mutant breaks under each. Absolute rules stay.
+func TestBeyond(t *testing.T) {
+	if left := must.Value(run.Beyond(t, mutantDraw(1), managers.Mooring, []string{"1", "2a-deleted", "10"}))(t); !slices.Equal(left, []string{"2a-deleted", "10"}) {
+		t.Errorf("left are %v", left)
+	}
+	for _, rule := range []string{"1", "4-excluded", "6"} {
+		i := slices.IndexFunc(mutants(), func(one mutant) bool { return slices.Contains(one.breaks, rule) })
+		program := managers.Mooring.Wrapped("mutant", mutants()[i].wrapper)
+		if left := must.Value(run.Beyond(t, mutantDraw(1), program, []string{rule}))(t); len(left) != 1 {
+			t.Errorf("chance explains rule %s of a mutant", rule)
+		}
+	}
+}
+
 // TestLists has kinds that a scenario with one character and one disturbance lists.
 func TestLists(t *testing.T) {
 	for _, test := range []struct {

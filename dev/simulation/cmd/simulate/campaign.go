@@ -203,7 +203,7 @@ func (c *campaign) add(one result) {
 	for _, kind := range one.Kinds {
 		if trace, is := one.Rare[kind]; is {
 			c.rare++
-			_, _ = fmt.Fprintf(c.out, "\nfewer than two of five repetitions show this kind, which does not count: %s, seed %d\n%s", kind, one.Seed, trace)
+			_, _ = fmt.Fprintf(c.out, "\nthis kind does not count, because too few repetitions show it or chance explains it: %s, seed %d\n%s", kind, one.Seed, trace)
 		} else if !c.kinds[kind] {
 			c.kinds[kind] = true
 			c.print(kind, one)
@@ -238,7 +238,7 @@ func (c *campaign) report() {
 	_, _ = fmt.Fprintf(c.out, "%d of %d draws from seed %d: %d kinds, %d of them new, %d draws failed: %v\n",
 		len(c.done), c.draws, c.seed, len(c.kinds), c.unknown, len(c.failed), c.failed)
 	if c.rare > 0 {
-		_, _ = fmt.Fprintf(c.out, "%d times a kind was shown by fewer than two of five repetitions\n", c.rare)
+		_, _ = fmt.Fprintf(c.out, "%d times a kind did not count, because too few repetitions showed it or chance explained it\n", c.rare)
 	}
 	for _, method := range slices.Sorted(maps.Keys(c.beside)) {
 		_, _ = fmt.Fprintf(c.out, "apart: %d calls of %s entered beside an outstanding one\n", c.beside[method], method)

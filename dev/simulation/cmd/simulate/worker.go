@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/mooring-ccm/mooring/dev/simulation/draw"
+	"github.com/mooring-ccm/mooring/dev/simulation/managers"
 	"github.com/mooring-ccm/mooring/dev/simulation/run"
 )
 
@@ -29,7 +30,7 @@ type result struct {
 	Findings map[string][]string `json:"findings"`
 	// Digests are hashes of the traces of objects.
 	Digests map[string]run.Digest `json:"digests"`
-	// Rare are the kinds that are not listed and that too few repetitions show, with the traces of their objects.
+	// Rare are the kinds that are not listed and that too few repetitions show or chance explains, with the traces of their objects.
 	Rare map[string]string `json:"rare"`
 	// Beside counts the calls of each method that entered beside an outstanding one. Never says that the reference does not settle.
 	Beside map[string]int `json:"beside"`
@@ -87,6 +88,9 @@ func rare(t *testing.T, outcome run.Outcome) (map[string]string, error) {
 	}
 	confirmed, err := run.Repeat(t, outcome)
 	if err != nil {
+		return nil, err
+	}
+	if confirmed, err = run.Beyond(t, outcome.Draw, managers.Mooring, confirmed); err != nil {
 		return nil, err
 	}
 	traces := map[string]string{}
