@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/internal/orphans"
+	"github.com/mooring-ccm/mooring/tool/cli"
 )
 
 // findings are what was found in a cloud that belongs to no object of a cluster.

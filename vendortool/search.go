@@ -16,9 +16,9 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
-	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/internal/orphans"
 	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/tool/cli"
 )
 
 const (

@@ -18,9 +18,9 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 
-	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/internal/election"
 	"github.com/mooring-ccm/mooring/internal/version"
+	"github.com/mooring-ccm/mooring/tool/cli"
 )
 
 const (

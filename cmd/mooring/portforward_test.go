@@ -32,8 +32,8 @@ import (
 	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/dev/programtest"
-	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/internal/election"
+	"github.com/mooring-ccm/mooring/tool/cli"
 )
 
 // portForwarder is that part of a kubelet which has ports of pods reached: the API server upgrades a connection, and of each pair of streams

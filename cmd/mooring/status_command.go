@@ -15,8 +15,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
-	"github.com/mooring-ccm/mooring/internal/cli"
-	"github.com/mooring-ccm/mooring/internal/words"
+	"github.com/mooring-ccm/mooring/tool/cli"
+	"github.com/mooring-ccm/mooring/tool/words"
 )
 
 // statusFlags are the flags of status.

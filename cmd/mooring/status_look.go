@@ -19,9 +19,9 @@ import (
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/pages"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
-	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/internal/names"
+	"github.com/mooring-ccm/mooring/tool/cli"
 )
 
 // callsInterval is over what time calls to the cloud are counted.

@@ -1,5 +1,5 @@
 // Package faults is what clouds of tests share that misbehave on command: a log of the calls that they received. Its folders have the
-// faults of HTTP APIs and of providers. Package internal/fault decides which calls misbehave.
+// faults of HTTP APIs and of providers. Package providers/sim/fault decides which calls misbehave.
 package faults
 
 import (

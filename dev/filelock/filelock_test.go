@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mooring-ccm/mooring/internal/progress"
+	"github.com/mooring-ccm/mooring/tool/progress"
 )
 
 func TestASecondHolderWaitsUntilTheFirstIsThrough(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/chaos/misbehavior"
 	"github.com/mooring-ccm/mooring/dev/chaos/schedule"
-	"github.com/mooring-ccm/mooring/internal/fault"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
+	"github.com/mooring-ccm/mooring/providers/sim/fault"
 )
 
 // disturbance is an operation of the schedule that makes calls misbehave until it ends.

@@ -17,10 +17,10 @@ import (
 	"github.com/mooring-ccm/mooring/dev/chaos/model"
 	"github.com/mooring-ccm/mooring/dev/chaos/schedule"
 	"github.com/mooring-ccm/mooring/dev/faults/httpfault"
-	"github.com/mooring-ccm/mooring/internal/fault"
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
+	"github.com/mooring-ccm/mooring/providers/sim/fault"
 )
 
 // clusterName marks what is the cluster's in the cloud.

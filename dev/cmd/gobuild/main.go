@@ -18,8 +18,8 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/mooring-ccm/mooring/internal/gobuild"
-	"github.com/mooring-ccm/mooring/internal/progress"
+	"github.com/mooring-ccm/mooring/tool/gobuild"
+	"github.com/mooring-ccm/mooring/tool/progress"
 )
 
 func main() {

@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/mooring-ccm/mooring/internal/gobuild"
+	"github.com/mooring-ccm/mooring/tool/gobuild"
 )
 
 // edit replaces a text in a file of the checkout.

@@ -16,8 +16,8 @@ import (
 	"github.com/mooring-ccm/mooring/dev/harness"
 	"github.com/mooring-ccm/mooring/dev/localcluster"
 	"github.com/mooring-ccm/mooring/dev/must"
-	"github.com/mooring-ccm/mooring/internal/gobuild"
-	"github.com/mooring-ccm/mooring/internal/progress"
+	"github.com/mooring-ccm/mooring/tool/gobuild"
+	"github.com/mooring-ccm/mooring/tool/progress"
 )
 
 // suites are the imports of Kubernetes' entry point that register specs. The chosen ones are in programs/e2e.

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/mooring-ccm/mooring/internal/fault"
+	"github.com/mooring-ccm/mooring/providers/sim/fault"
 )
 
 // Effect is how a call misbehaves: an Answer, Cut, CutAnswer or Hang.

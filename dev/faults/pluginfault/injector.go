@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/mooring-ccm/mooring/dev/faults"
-	"github.com/mooring-ccm/mooring/internal/fault"
+	"github.com/mooring-ccm/mooring/providers/sim/fault"
 )
 
 // Any stands for every object or every operation.

@@ -15,8 +15,8 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/faults/pluginfault"
 	"github.com/mooring-ccm/mooring/dev/integration/faulty"
-	"github.com/mooring-ccm/mooring/internal/fault"
 	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/providers/sim/fault"
 )
 
 var errCloud = errors.New("internal error")

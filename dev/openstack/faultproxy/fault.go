@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/mooring-ccm/mooring/dev/faults/httpfault"
-	"github.com/mooring-ccm/mooring/internal/fault"
+	"github.com/mooring-ccm/mooring/providers/sim/fault"
 )
 
 // Match says which calls are meant. What is empty matches every call.

@@ -25,7 +25,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/faults"
 	"github.com/mooring-ccm/mooring/dev/faults/httpfault"
-	"github.com/mooring-ccm/mooring/internal/fault"
+	"github.com/mooring-ccm/mooring/providers/sim/fault"
 )
 
 // Proxy is a reverse proxy for each of several services.

@@ -1,8 +1,8 @@
 package cloudsim
 
 import (
-	"github.com/mooring-ccm/mooring/internal/fault"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
+	"github.com/mooring-ccm/mooring/providers/sim/fault"
 )
 
 // faults are the faults that are still to come.

@@ -15,9 +15,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/mooring-ccm/mooring/internal/fault"
 	"github.com/mooring-ccm/mooring/providers/internal/strict"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
+	"github.com/mooring-ccm/mooring/providers/sim/fault"
 )
 
 // maxRequestBytes bounds what a client may send: a load balancer with 5,000 targets is below 128 KiB.

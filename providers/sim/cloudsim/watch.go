@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/mooring-ccm/mooring/internal/fault"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
+	"github.com/mooring-ccm/mooring/providers/sim/fault"
 )
 
 // markInterval is the time between the marks of a watch in which nothing happens.
