@@ -169,9 +169,6 @@ func (j *judge) luck(after time.Duration) time.Duration {
 	return 0
 }
 
-// anyone reports whether chance decides which objects the plugin refuses: Mooring's are compared with any of the reference's.
-func (j *judge) anyone() bool { return j.chance() || j.draw.Plugin.Has(draw.Quota) }
-
 // leaves returns when the instance of a node is deleted or another one takes its name, and whether that happens.
 func (j *judge) leaves(node draw.Node) (at time.Duration, leaves bool) {
 	for _, event := range j.draw.Events {
@@ -208,8 +205,6 @@ func initialization(j *judge) {
 	for k, at := range reference {
 		latest := latestOf(at)
 		switch {
-		case j.hangs(latest, instance):
-		case j.ends(latest):
 		case k >= len(mooring) && latest < j.mooring.Length:
 			j.add("1", "", latest, "the reference has initialized %d nodes, and Mooring %d", len(reference), len(mooring))
 			return
@@ -230,9 +225,6 @@ func immediate(j *judge) {
 			continue
 		}
 		if made := j.reference.Created[fault.Object]; fault.Rule == "5-address" && made > 1 && made >= j.mooring.Created[fault.Object] {
-			continue
-		}
-		if fault.Rule == "5-address" && j.seldom(fault.Object) {
 			continue
 		}
 		j.add(fault.Rule, fault.Object, fault.At, "%s", fault.Text)
@@ -328,16 +320,6 @@ func (j *judge) doubted(before time.Duration) (at time.Duration) {
 	return at
 }
 
-// unanswered counts the questions of a span whether a node's instance exists that failed. The reference repeats each in its next period.
-func (j *judge) unanswered(node string, from, to time.Duration) (count int) {
-	for _, call := range j.mooring.Calls {
-		if call.Object == node && kindOf(call.Method) == "InstanceExists" && call.Err != nil && from <= call.Began && call.Began <= to {
-			count++
-		}
-	}
-	return count
-}
-
 // removal is rule 3 for as many deleted instances as the limit lets go: the larger of ten and a quarter, and never more than half.
 func removal(j *judge) {
 	if j.limited() || j.chance() {
@@ -359,10 +341,8 @@ func removal(j *judge) {
 		if left, _ := j.leaves(node); j.draw.Plugin.Has(draw.Replicas) { // until all replicas deny it
 			due = max(due, left+j.draw.Plugin.Lag+gone+calls)
 		}
-		due += time.Duration(j.unanswered(node.Name, reference, due)) * (monitor + j.longest)
 		at, done := j.mooring.Removed[node.Name]
 		switch {
-		case j.hangs(due, instance):
 		case !done && due < j.mooring.Length:
 			j.add("3", node.Name, due, "the reference deleted the node of a deleted instance after %s, and Mooring never", reference.Round(time.Second))
 		case at > due:
@@ -484,7 +464,7 @@ func lateness(j *judge) {
 		}
 		at, arrived := arrival(j.mooring, one)
 		switch {
-		case j.busy(one.service, due), j.ends(due):
+		case j.busy(one.service, due):
 		case !arrived:
 			j.add(one.rule, one.object, due, "%s, set after %s, never reaches the plugin, and by the reference after %s",
 				one.text, one.at, reference.Round(time.Second))
@@ -517,14 +497,7 @@ func (j *judge) busy(service string, at time.Duration) bool {
 	long := func(call *double.Call) bool {
 		return call.Object == service && call.Began+2*j.longest+passesAtOnce < at && call.UnderWay(at)
 	}
-	return slices.ContainsFunc(j.mooring.Calls, long) || j.hangs(at, balancer)
-}
-
-// hangs reports whether such a call of Mooring's hangs at a time: which one does is chance, and the reference's flags allow one at a time.
-func (j *judge) hangs(at time.Duration, such func(*double.Call) bool) bool {
-	return j.draw.Plugin.Has(draw.Hanging) && slices.ContainsFunc(j.mooring.Calls, func(call *double.Call) bool {
-		return such(call) && call.Began < at && call.UnderWay(at) && call.UnderWay(call.Began+2*j.longest+passesAtOnce)
-	})
+	return slices.ContainsFunc(j.mooring.Calls, long)
 }
 
 // instance reports whether a call is about an instance.
@@ -555,24 +528,10 @@ func balancers(j *judge) {
 				asked++
 			}
 		}
-		if made, reference := j.mooring.Created[service.Name], j.reference.Created[service.Name]; made > max(asked, reference) && !j.seldom(service.Name) {
+		if made, reference := j.mooring.Created[service.Name], j.reference.Created[service.Name]; made > max(asked, reference) {
 			j.add("5-second", service.Name, j.lastCall("EnsureLoadBalancer", service.Name), "%d load balancers were made, and by the reference %d", made, reference)
 		}
 	}
-}
-
-// seldom reports whether the cloud denies load balancers now and then, and a Service was ensured no oftener than by the reference: which of these calls
-// meets a denial, and makes a second load balancer, is chance.
-func (j *judge) seldom(service string) bool {
-	ensures := func(record double.Record) (count int) {
-		for _, call := range record.Calls {
-			if call.Method == "EnsureLoadBalancer" && call.Object == service {
-				count++
-			}
-		}
-		return count
-	}
-	return j.draw.Plugin.Has(draw.BalancerNotFound) && ensures(j.mooring) <= ensures(j.reference)
 }
 
 // lastCall returns when the last call about an object began.
@@ -684,7 +643,7 @@ func (j *judge) rates(rule, what string, mooring, reference, due map[string][]ti
 		for _, from := range mooring[object] {
 			ours := within(mooring[object], from, min(from+window, j.made(object, from)))
 			theirs := max(within(reference[object], from-margin, from+window+margin), within(due[object], from-margin, from+window+margin))
-			if j.anyone() {
+			if j.chance() {
 				for _, times := range reference {
 					theirs = max(theirs, within(times, from-margin, from+window+margin))
 				}
@@ -801,11 +760,6 @@ func sampleAt(record double.Record, at time.Duration) (double.Sample, bool) {
 // succeeded reports whether the reference has taken the place of Mooring at the end.
 func (j *judge) succeeded() bool { return j.otherLeads(j.mooring.Length) }
 
-// ends reports whether panics end the process that leads at a time: the reference's, in the place of Mooring. It is started again after minutes.
-func (j *judge) ends(at time.Duration) bool {
-	return j.draw.Plugin.Has(draw.Panicking) && j.otherLeads(at)
-}
-
 // otherLeads reports whether the reference is in the place of Mooring at a time.
 func (j *judge) otherLeads(at time.Duration) (other bool) {
 	for _, call := range j.mooring.Calls {
@@ -819,22 +773,11 @@ func (j *judge) otherLeads(at time.Duration) (other bool) {
 // settled is rule 13 at the end of the draw, for what the reference reaches too.
 func settled(j *judge) {
 	for _, one := range j.missing(j.reference.Open, j.mooring.Open) {
-		if j.abandoned(one.Object) || j.deniedAtEnd(one.Object) {
+		if j.deniedAtEnd(one.Object) {
 			continue
 		}
 		j.add(one.Rule, one.Object, one.At, "%s", one.Text)
 	}
-}
-
-// abandoned reports whether the reference, in the place of Mooring, gives up an update of targets: the cloud denied the load balancer, and the reference
-// waits for the next change of the nodes.
-func (j *judge) abandoned(service string) bool {
-	calls := slices.DeleteFunc(slices.Clone(j.mooring.Calls), func(call *double.Call) bool { return call.Object != service })
-	if len(calls) < 2 {
-		return false
-	}
-	update, question := calls[len(calls)-2], calls[len(calls)-1]
-	return update.Method == "UpdateLoadBalancer" && update.Err != nil && question.Method == "GetLoadBalancer" && question.Answer == double.No && question.Other
 }
 
 // deniedAtEnd reports whether a deletion that came late took a load balancer that was made again, and Mooring has heard of it too late to make another
@@ -861,7 +804,7 @@ func (j *judge) deniedAtEnd(service string) bool {
 // missing returns what Mooring has not reached and the reference has, but for nodes that the limit may hold, which stay targets. Where chance decides
 // which objects the plugin refuses, it decides which are left, too, and how many are if the reference has taken the place of Mooring.
 func (j *judge) missing(reference, mooring []double.Fault) (missing []double.Fault) {
-	if j.anyone() && len(mooring) <= len(reference) || j.chance() && j.succeeded() {
+	if j.chance() && (len(mooring) <= len(reference) || j.succeeded()) {
 		return nil
 	}
 	for _, one := range mooring {

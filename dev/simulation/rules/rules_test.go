@@ -209,16 +209,6 @@ var allowances = []allowance{
 		broken: func(_ *draw.Draw, r *double.Record) { r.NodeChanges[0].At = 4*time.Minute - time.Second },
 	},
 	{
-		name: "a node whose second denial fails to come", rule: "3", draw: world(draw.Event{At: 2 * time.Minute, Kind: draw.Leave, Object: "m"}),
-		mooring: func(r *double.Record) {
-			failed := exists("", 3*time.Minute+12*time.Second)
-			failed.Object, failed.Err = "m", errors.New("failed")
-			r.Calls = append(r.Calls, failed)
-			r.Removed["m"] = 3*time.Minute + 26*time.Second
-		},
-		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Err = nil },
-	},
-	{
 		name: "a node that a replica which lags affirms", rule: "3",
 		draw: draw.Draw{Plugin: draw.Plugin{Characters: []draw.Character{draw.Replicas}, Lag: 90 * time.Second}, Nodes: world().Nodes, Services: world().Services,
 			Events: []draw.Event{{At: 2 * time.Minute, Kind: draw.Leave, Object: "m"}}},
@@ -250,14 +240,6 @@ var allowances = []allowance{
 			r.Removed["m"] = 3*time.Minute + 28*time.Second
 		},
 		broken: func(d *draw.Draw, _ *double.Record) { d.Plugin.Characters = nil },
-	},
-	{
-		name: "a node that waits for the next start of the reference in the place of Mooring", rule: "1",
-		draw: draw.Draw{Plugin: draw.Plugin{Characters: []draw.Character{draw.Panicking}}, Nodes: world().Nodes, Services: world().Services},
-		mooring: func(r *double.Record) {
-			r.Initialized["n"], r.Calls[0].Other, r.Calls[2].Other = time.Minute, true, true
-		},
-		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[0].Other, r.Calls[2].Other = false, false },
 	},
 	{
 		name: "addresses that an answer lacked, a status period after the disturbances", rule: "6-idle",
@@ -351,15 +333,6 @@ var allowances = []allowance{
 			r.Writes = append(r.Writes, double.Write{At: 15 * time.Minute, Resource: "services", Object: "s"})
 		},
 		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Answer = double.Yes },
-	},
-	{
-		name: "an update that the reference gives up in the place of Mooring", rule: "13", draw: world(),
-		mooring: func(r *double.Record) {
-			r.Open = []double.Fault{{Rule: "13", Object: "s"}}
-			r.Calls = append(r.Calls, &double.Call{Method: "UpdateLoadBalancer", Object: "s", Overlap: 1, Err: errors.New("denied"), Other: true},
-				&double.Call{Method: "GetLoadBalancer", Object: "s", Overlap: 1, Answer: double.No, Other: true})
-		},
-		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Other = false },
 	},
 	{
 		name: "a load balancer that a deletion took late, and that is denied for less than ten minutes at the end", rule: "13",

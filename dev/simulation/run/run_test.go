@@ -29,7 +29,8 @@ func TestCorpus(t *testing.T) {
 			if len(outcome.Findings) == 0 {
 				return
 			}
-			if confirmed := must.Value(run.Repeat(t, outcome))(t); len(confirmed) > 0 {
+			confirmed := must.Value(run.Repeat(t, outcome))(t)
+			if confirmed = must.Value(run.Beyond(t, scenario.Draw, managers.Mooring, confirmed))(t); len(confirmed) > 0 {
 				t.Errorf("breaks %q: %v", confirmed, outcome.Findings)
 			}
 		})
