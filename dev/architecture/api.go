@@ -15,7 +15,7 @@ import (
 
 // public are the packages that vendors import. What they export is listed in the folder api, so each change of it is seen as
 // such (ADR 66).
-var public = []string{"ccm", "ccm/plan", "ccm/reference", "extensions", "extensions/autoscaler", "extensions/servingcertificate", "provider", "provider/conformance", "provider/profiles", "providers/sim/api", "providers/sim/cloudsim",
+var public = []string{"ccm", "ccm/plan", "extensions", "extensions/autoscaler", "extensions/reference", "extensions/servingcertificate", "provider", "provider/conformance", "provider/profiles", "providers/sim/api", "providers/sim/cloudsim",
 	"providers/sim/simtest", "vendortool"}
 
 // exported lists what the package in a directory exports, a line for each function, method, constant, variable, type and exported field or

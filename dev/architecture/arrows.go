@@ -46,7 +46,7 @@ var arrows = map[string][]string{
 		"internal/orphans", "internal/dryrun", "internal/prefixes", "internal/required", "provider"},
 	"ccm":                           {"internal", "provider"},
 	"ccm/plan":                      {},
-	"ccm/reference":                 {"ccm"},
+	"extensions/reference":          {"ccm"},
 	"extensions":                    {"ccm", "internal/controller/kit", "internal/cloud", "internal/dryrun", "internal/flagannotation", "internal/message", "internal/names", "provider"},
 	"extensions/metallb":            {"ccm", "internal/flagannotation", "providers/metal"},
 	"cmd/cloud-controller-manager":  {"ccm", "extensions", "providers"},

@@ -8,7 +8,7 @@ import (
 	"k8s.io/cloud-provider/app"
 
 	"github.com/mooring-ccm/mooring/ccm"
-	"github.com/mooring-ccm/mooring/ccm/reference"
+	"github.com/mooring-ccm/mooring/extensions/reference"
 )
 
 func main() {

@@ -18,7 +18,7 @@ import (
 	"k8s.io/controller-manager/pkg/healthz"
 
 	"github.com/mooring-ccm/mooring/ccm"
-	"github.com/mooring-ccm/mooring/ccm/reference"
+	"github.com/mooring-ccm/mooring/extensions/reference"
 )
 
 // vendors is a provider with a type of its own.
