@@ -72,7 +72,7 @@ type Cloud struct {
 	parts *parts
 }
 
-// parts are what runs on every replica. Speaker and responder are nil where the config has no section for them.
+// parts are what runs on every replica. Speaker and responder do nothing while the config has no section for them.
 type parts struct {
 	announcer *announce.Announcer
 	speaker   *bgp.Speaker
@@ -159,8 +159,12 @@ func (c *Cloud) announcesPods() bool {
 	return c.began.BGP != nil && c.began.Announcement.WithDefaults().PodRoutes != nil && *c.began.Announcement.WithDefaults().PodRoutes
 }
 
-// announces reports whether anything is announced at all.
-func (c *Cloud) announces() bool { return c.began.BGP != nil || c.began.L2 != nil }
+// mayAnnounce reports whether this process can announce anything, now or after a change: it watches Services and endpoints. A process that
+// began with a config without bgp and l2 does not, but for one whose config is made of MetalLB's resources, any of which may come later.
+func (c *Cloud) mayAnnounce() bool { return announces(c.began) || c.resources != nil }
+
+// announces reports whether a config asks for anything to be announced.
+func announces(settings *config.CloudConfig) bool { return settings.BGP != nil || settings.L2 != nil }
 
 // Capabilities says what the provider offers by its config.
 func (c *Cloud) Capabilities() provider.Capabilities {
@@ -202,7 +206,7 @@ func (c *Cloud) rules() []rbacv1.PolicyRule {
 			rules = append(rules, rule("", "namespaces", "get"))
 		}
 	}
-	if c.announces() {
+	if c.mayAnnounce() {
 		rules = append(rules, rule("", "services", "list", "watch"), rule("", "services/status", "patch"),
 			rule("discovery.k8s.io", "endpointslices", "list", "watch"))
 	}
@@ -214,14 +218,14 @@ func (c *Cloud) rules() []rbacv1.PolicyRule {
 //
 // See ADR 72.
 func (c *Cloud) replicaReady() error {
-	if !c.announces() {
+	if !c.mayAnnounce() {
 		return nil
 	}
-	running := c.running()
+	running, section := c.running(), c.source.Current().BGP
 	switch {
 	case running == nil:
 		return errNotAnnouncing
-	case running.speaker == nil || c.began.BGP.Mode == config.GracefulRestart && !c.leads():
+	case section == nil || section.Mode == config.GracefulRestart && !c.leads():
 		return nil
 	default:
 		return running.speaker.Ready()

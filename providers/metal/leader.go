@@ -159,16 +159,14 @@ func (c *Cloud) leadConditions(l *leader) {
 	}
 	writer := &announce.ConditionWriter{
 		Announcer: running.announcer, Client: l.client, Services: l.informers.Core().V1().Services().Lister(), Recorder: l.recorder,
-		Registerer: c.registry,
+		Registerer: c.registry, Routers: running.routers, OnSegment: running.responder.Answering,
+		InForce: func() (bool, bool) {
+			settings := c.source.Current()
+			return settings.BGP != nil, settings.L2 != nil
+		},
 	}
-	if running.responder != nil {
-		writer.OnSegment = running.responder.Answering
-	}
-	cancel := func() {}
-	if running.speaker != nil {
-		writer.Routers = running.routers
-		writer.RoutersChanged, cancel = running.speaker.Subscribe()
-	}
+	changed, cancel := running.speaker.Subscribe()
+	writer.RoutersChanged = changed
 	l.run("conditions of services", func(ctx context.Context) error {
 		defer cancel()
 		writer.Run(ctx)

@@ -78,17 +78,13 @@ func (c *Cloud) runOnEveryReplica(ctx context.Context, replica provider.Replica)
 // runParts starts what announces.
 func (c *Cloud) runParts(running *parts, run func(string, func(context.Context) error)) {
 	run("announcing", running.announcer.Run)
-	if running.speaker != nil {
-		run("speaking BGP", func(ctx context.Context) error {
-			if c.began.BGP.Mode == config.GracefulRestart && !c.awaitLead(ctx) {
-				return nil // routers would take two that announce for one that restarts
-			}
-			return running.speaker.Run(ctx)
-		})
-	}
-	if running.responder == nil {
-		return
-	}
+	run("speaking BGP", func(ctx context.Context) error {
+		section := c.awaitBGP(ctx)
+		if section == nil || section.Mode == config.GracefulRestart && !c.awaitLead(ctx) {
+			return nil // routers would take two that announce for one that restarts
+		}
+		return running.speaker.Run(ctx)
+	})
 	// A replica that has led goes on answering for as long as its process lives: every replica answers with the same nodes' addresses, and
 	// one that is cut off from the API server may be the only one left. It sends answers without a question only after changes.
 	run("answering on the segment", func(ctx context.Context) error {
@@ -98,6 +94,27 @@ func (c *Cloud) runParts(running *parts, run func(string, func(context.Context) 
 		}
 		return nil
 	})
+}
+
+// awaitBGP returns the section for BGP once the config has one, or nil when ctx ends before.
+func (c *Cloud) awaitBGP(ctx context.Context) *config.BGP {
+	changed := make(chan struct{}, 1)
+	defer c.source.Subscribe(func(*config.CloudConfig) {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	})()
+	for {
+		if section := c.source.Current().BGP; section != nil {
+			return section
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 // awaitLead returns once this replica leads, or false when ctx ends before.
@@ -110,40 +127,29 @@ func (c *Cloud) awaitLead(ctx context.Context) bool {
 	}
 }
 
-// assemble makes what announces; nil if the config announces nothing.
+// assemble makes what announces; nil if this process announces nothing.
 func (c *Cloud) assemble(replica provider.Replica) (*parts, error) {
-	if !c.announces() {
+	if !c.mayAnnounce() {
 		return nil, nil
 	}
 	settings := c.source.Current()
-	made := &parts{}
-	sinks := map[string]announce.Sink{}
-	var networks func() []netip.Prefix
-	var networksChanged <-chan struct{}
+	made := &parts{responder: layer2.New(settings.L2, replica.Registerer)}
+	own := &ownNode{nodes: replica.Informers.Core().V1().Nodes(), observe: self.Observe}
 	var err error
-	if settings.BGP != nil {
-		own := &ownNode{nodes: replica.Informers.Core().V1().Nodes(), observe: self.Observe}
-		if made.speaker, err = bgp.New(bgp.Options{
-			Config: *settings.BGP, Registerer: replica.Registerer, Machine: bgp.Machine{NodeLabels: own.labels},
-		}); err != nil {
-			return nil, fmt.Errorf("bgp: %w", err)
-		}
-		if err := own.onChange(made.speaker.LookNow); err != nil {
-			return nil, err
-		}
-		sinks["bgp"] = made.speaker
+	if made.speaker, err = bgp.New(bgp.Options{
+		Config: sectionOf(settings), Registerer: replica.Registerer, Machine: bgp.Machine{NodeLabels: own.labels},
+	}); err != nil {
+		return nil, fmt.Errorf("bgp: %w", err)
 	}
-	if settings.L2 != nil {
-		made.responder = layer2.New(*settings.L2, replica.Registerer)
-		networks, networksChanged = made.responder.Networks, made.responder.NetworksChanged()
-		sinks["l2"] = made.responder
+	if err := own.onChange(made.speaker.LookNow); err != nil {
+		return nil, err
 	}
 	announcement := settings.Announcement.WithDefaults()
 	made.announcer, err = announce.New(announce.Options{
-		Informers: replica.Informers, Prober: health.New(announcement.Health, replica.Registerer), Sinks: sinks,
+		Informers: replica.Informers, Prober: health.New(announcement.Health, replica.Registerer), Sinks: map[string]announce.Sink{"bgp": made.speaker, "l2": made.responder},
 		Config: announcement, Advertising: announce.NewAdvertising(settings.BGP, settings.L2 != nil), PoolOf: c.poolOf,
 		PoolOverlap: c.poolOverlap, ClusterCIDRs: replica.ClusterCIDRs, OwnsNode: c.ownsNode(), Registerer: replica.Registerer,
-		Networks: networks, NetworksChanged: networksChanged, L2: func() *config.L2 { return c.source.Current().L2 },
+		Networks: made.responder.Networks, NetworksChanged: made.responder.NetworksChanged(), L2: func() *config.L2 { return c.source.Current().L2 },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("announcement: %w", err)
@@ -152,6 +158,14 @@ func (c *Cloud) assemble(replica provider.Replica) (*parts, error) {
 	defer c.mu.Unlock()
 	c.parts = made
 	return made, nil
+}
+
+// sectionOf returns the section for BGP, empty where there is none.
+func sectionOf(settings *config.CloudConfig) config.BGP {
+	if settings.BGP == nil {
+		return config.BGP{}
+	}
+	return *settings.BGP
 }
 
 // poolOf returns the name of the pool of an address, by the config in force.
@@ -206,14 +220,10 @@ func (c *Cloud) take(ctx context.Context, running *parts, settings *config.Cloud
 	}
 	advertising := announce.NewAdvertising(settings.BGP, settings.L2 != nil)
 	running.announcer.Reconfigure(settings.Announcement.WithDefaults(), advertising, c.poolOf)
-	if running.speaker != nil && settings.BGP != nil {
-		ctx, cancel := context.WithTimeout(ctx, reconfigureTimeout)
-		defer cancel()
-		errs = append(errs, running.speaker.Reconfigure(ctx, *settings.BGP))
-	}
-	if running.responder != nil && settings.L2 != nil {
-		running.responder.Reconfigure(*settings.L2)
-	}
+	running.responder.Reconfigure(settings.L2)
+	ctx, cancel := context.WithTimeout(ctx, reconfigureTimeout)
+	defer cancel()
+	errs = append(errs, running.speaker.Reconfigure(ctx, sectionOf(settings)))
 	return errors.Join(errs...)
 }
 
@@ -227,12 +237,13 @@ func (c *Cloud) onlyAtStart(settings *config.CloudConfig) error {
 		{"inventory", c.began.Inventory.Enabled(), settings.Inventory.Enabled()},
 		{"nodeGroups", len(c.began.NodeGroups) > 0, len(settings.NodeGroups) > 0},
 		{"pools", len(c.began.Pools) > 0, len(settings.Pools) > 0},
-		{"bgp", c.began.BGP != nil, settings.BGP != nil},
-		{"l2", c.began.L2 != nil, settings.L2 != nil},
 	} {
 		if part.had != part.has {
 			errs = append(errs, fmt.Errorf("the section %s came or went: that takes effect when the process is started anew", part.name))
 		}
+	}
+	if announces(settings) && !c.mayAnnounce() {
+		errs = append(errs, errors.New("the process began with neither bgp nor l2: they take effect when it is started anew"))
 	}
 	return errors.Join(errs...)
 }

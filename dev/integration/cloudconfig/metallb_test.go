@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,6 +18,7 @@ import (
 	"github.com/mooring-ccm/mooring/deploy"
 	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
+	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/providers/metal/metallb"
 )
 
@@ -133,6 +135,86 @@ func TestMetalLBResources(t *testing.T) {
 		t.Errorf("the address was %s and is %s", web, now)
 	}
 	unchanged()
+}
+
+// removed deletes a resource of MetalLB, or all of its kind if the name is empty.
+func removed(t *testing.T, resource, version, name string) {
+	t.Helper()
+	client, err := dynamic.NewForConfig(cluster.AdminConfig())
+	must.NoError(t, err)
+	of := client.Resource(schema.GroupVersionResource{Group: "metallb.io", Version: version, Resource: resource}).Namespace(metallb.DefaultNamespace)
+	if name == "" {
+		must.NoError(t, of.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+		return
+	}
+	must.NoError(t, of.Delete(t.Context(), name, metav1.DeleteOptions{}))
+}
+
+// cleared deletes the resources of MetalLB that other tests have left.
+func cleared(t *testing.T) {
+	t.Helper()
+	removed(t, "ipaddresspools", "v1beta1", "")
+	removed(t, "bgpadvertisements", "v1beta1", "")
+	removed(t, "l2advertisements", "v1beta1", "")
+	removed(t, "bgppeers", "v1beta2", "")
+}
+
+// announced waits until the condition Announced of a Service has a status with a text in its message. The status is empty for no condition.
+func announced(t *testing.T, service, status, text string) {
+	t.Helper()
+	poll.Until(t, "Service "+service+" has the condition Announced "+status+": "+text, func(ctx context.Context) error {
+		found, err := admin.CoreV1().Services(namespace).Get(ctx, service, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		condition := meta.FindStatusCondition(found.Status.Conditions, names.ConditionAnnounced)
+		if condition == nil && status == "" || condition != nil && string(condition.Status) == status && strings.Contains(condition.Message, text) {
+			return nil
+		}
+		return fmt.Errorf("it is %+v", condition)
+	})
+}
+
+// What announces may come after the start and go again, in any order: no process is restarted, and what stays goes on.
+func TestMetalLBAnnouncesLater(t *testing.T) {
+	must.NoError(t, cluster.Apply(t.Context(), []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: metallb-system}\n")))
+	must.NoError(t, cluster.Apply(t.Context(), deploy.MetalLBRBAC))
+	must.NoError(t, cluster.Apply(t.Context(), metallbDefinitions))
+	r, port := newRouter(t), joinPlain(t, "metallb-2")
+	file := filepath.Join(t.TempDir(), "cloud.yaml")
+	must.NoError(t, os.WriteFile(file, fmt.Appendf(nil, "apiVersion: metal.mooring.dev/v1alpha1\nkind: MetalCloudConfig\n"+
+		"announcement: {health: {interval: 100ms, kubeProxyPort: %d}}\n", port), 0o600))
+	applied(t, poolOf("later", "198.18.30.0/28"))
+	cleared(t)
+	applied(t, poolOf("later", "198.18.30.0/28"))
+	daemon(t, "--metal-config-source=metallb", "--cloud-config="+file)
+	serve(t, "metallb-later", "later", "metallb-2")
+	addr := address(t, "metallb-later", "198.18.30.")
+	announced(t, "metallb-later", "", "")
+
+	applied(t, peerOf(r, "")+advertisement)
+	kept := r.keeps(addr)
+	announced(t, "metallb-later", "True", "to 1 of 1 router")
+	const segment = "apiVersion: metallb.io/v1beta1\nkind: L2Advertisement\nmetadata: {name: segment, namespace: metallb-system}\n"
+	applied(t, segment)
+	announced(t, "metallb-later", "True", "no network of the replica that answers ARP and NDP")
+	removed(t, "l2advertisements", "v1beta1", "segment")
+	announced(t, "metallb-later", "True", "to 1 of 1 router")
+	kept()
+
+	applied(t, segment)
+	removed(t, "bgppeers", "v1beta2", "router")
+	announced(t, "metallb-later", "False", "no network of the replica that answers ARP and NDP")
+	poll.Until(t, "the router has no route", func(context.Context) error { return poll.Holds(r.has(addr) != nil) })
+	removed(t, "l2advertisements", "v1beta1", "segment")
+	announced(t, "metallb-later", "", "")
+	applied(t, peerOf(r, ""))
+	kept = r.keeps(addr)
+	announced(t, "metallb-later", "True", "to 1 of 1 router")
+	kept()
+	if now := address(t, "metallb-later", "198.18.30."); now != addr {
+		t.Errorf("the address was %s and is %s", addr, now)
+	}
 }
 
 // A manager whose source lacks rights says which.

@@ -116,11 +116,11 @@ func (d *deliveries) to(family model.Family, peers []string) (model.Delivery, bo
 }
 
 // deliveries returns how far addresses get, nil where that is not known, and after what time alone that may change.
-func (w *ConditionWriter) deliveries(now time.Time) (*deliveries, time.Duration) {
+func (w *ConditionWriter) deliveries(now time.Time, toRouters, onSegment bool) (*deliveries, time.Duration) {
 	switch {
-	case w.Routers == nil && w.OnSegment == nil:
+	case !toRouters && !onSegment:
 		return nil, time.Minute
-	case w.Routers == nil:
+	case !toRouters:
 		return &deliveries{families: [model.Families]model.Delivery{{SegmentOnly: true}, {SegmentOnly: true}}}, time.Minute
 	}
 	result, next, states := &deliveries{}, time.Minute, routerStates{}

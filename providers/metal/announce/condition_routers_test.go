@@ -345,8 +345,8 @@ func TestDeliveryToSomePeers(t *testing.T) {
 		return routers
 	}}
 	begin := time.Unix(0, 0)
-	_, _ = w.deliveries(begin)
-	known, _ := w.deliveries(begin.Add(2 * downFor))
+	_, _ = w.deliveries(begin, true, false)
+	known, _ := w.deliveries(begin.Add(2*downFor), true, false)
 	for _, test := range []struct {
 		peers         []string
 		routers, took int
@@ -404,12 +404,12 @@ func TestRouterComesFromOthers(t *testing.T) {
 	far := Router{Name: "rack-1", Elsewhere: true, Families: [model.Families]RouterFamily{is, is}}
 	now := []Router{far}
 	w := &ConditionWriter{Routers: func() []Router { return now }}
-	known, _ := w.deliveries(start)
+	known, _ := w.deliveries(start, true, false)
 	if got, undecided := known.to(model.IPv4, []string{"rack-1"}); got.Elsewhere != 1 || got.Routers != 0 || undecided {
 		t.Errorf("%+v, undecided %t", got, undecided)
 	}
 	now = routersOf(silent)
-	known, _ = w.deliveries(start.Add(time.Hour))
+	known, _ = w.deliveries(start.Add(time.Hour), true, false)
 	if got, undecided := known.to(model.IPv4, nil); got.Elsewhere != 0 || got.Routers != 1 || !undecided {
 		t.Errorf("%+v, undecided %t", got, undecided)
 	}

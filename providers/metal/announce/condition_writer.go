@@ -62,6 +62,8 @@ type ConditionWriter struct {
 	// OnSegment reports whether an address is answered for by ARP or NDP, or else why not, as a part of a sentence, empty if it is not to
 	// be. Nil where none is.
 	OnSegment func(netip.Addr) (answering bool, problem string)
+	// InForce says which of the two the config asks for now; nil stands for both. While it asks for none, no Service has a condition.
+	InForce func() (routers, segment bool)
 	// Registerer gets the metrics; nil for none.
 	Registerer prometheus.Registerer
 
@@ -109,7 +111,12 @@ func (w *ConditionWriter) writeAll(ctx context.Context) time.Duration {
 		return retryWrite // an informer's cache has no errors
 	}
 	began := time.Now()
-	routers, next := w.deliveries(began)
+	toRouters, onSegment := w.Routers != nil, w.OnSegment != nil
+	if w.InForce != nil {
+		toRouters, onSegment = w.InForce()
+	}
+	nowhere := w.InForce != nil && !toRouters && !onSegment
+	routers, next := w.deliveries(began, toRouters, onSegment)
 	next = min(next, time.Minute) // notes change without notice
 	counts := conditionCounts{}
 	seen, failed := map[types.UID]conditionState{}, make(chan *corev1.Service, len(services))
@@ -118,14 +125,14 @@ func (w *ConditionWriter) writeAll(ctx context.Context) time.Duration {
 	for _, service := range services {
 		state, ours := snapshot.Services[keyOf(service.Namespace, service.Name)]
 		current := conditionOf(service)
-		if ours = ours && state.UID == service.UID; !ours && current == nil {
+		if ours = ours && !nowhere && state.UID == service.UID; !ours && current == nil {
 			continue
 		}
 		now, known := time.Now(), w.states[service.UID]
 		if known.last != nil && now.Sub(known.written) < cacheLag {
 			current = known.last
 		}
-		want, where, undecided := w.want(state, ours, routers)
+		want, where, undecided := w.want(state, ours, routers, onSegment)
 		if undecided {
 			seen[service.UID] = known
 			continue
@@ -162,12 +169,16 @@ func (w *ConditionWriter) writeAll(ctx context.Context) time.Duration {
 
 // want returns the condition that a Service shall have, nil for none, and where it is announced. It is undecided while it is not known yet whether there are routers
 // that take its addresses.
-func (w *ConditionWriter) want(state model.ServiceState, ours bool, routers *deliveries) (want *metav1.Condition, where string, undecided bool) {
+func (w *ConditionWriter) want(state model.ServiceState, ours bool, routers *deliveries, onSegment bool) (want *metav1.Condition, where string, undecided bool) {
 	if !ours {
 		return nil, "", false
 	}
 	if routers != nil {
-		if state, undecided = routers.of(state, w.OnSegment); undecided {
+		answering := w.OnSegment
+		if !onSegment {
+			answering = nil
+		}
+		if state, undecided = routers.of(state, answering); undecided {
 			return nil, "", true
 		}
 	}

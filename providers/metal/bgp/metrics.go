@@ -4,7 +4,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/mooring-ccm/mooring/internal/names"
-	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
 var (
@@ -46,7 +45,7 @@ func (c collector) Describe(descriptions chan<- *prometheus.Desc) {
 // peers returns the sessions of a replica that is to have them. In mode GracefulRestart a standby is to have none: shown as down, they
 // would look like missing sessions.
 func (c collector) peers() []PeerStatus {
-	if c.speaker.options.Config.Mode == config.GracefulRestart && c.speaker.running.Load() == nil {
+	if c.speaker.running.Load() == nil && c.speaker.sessions.isGraceful() {
 		return nil
 	}
 	return c.speaker.Peers()

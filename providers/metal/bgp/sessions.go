@@ -30,6 +30,8 @@ type sessions struct {
 	// begun are the groups to which everything has to be announced again, repeatDelay after a session has begun.
 	begun       *beginnings
 	repeatDelay time.Duration
+	// graceful says that the mode is GracefulRestart.
+	graceful bool
 	// watchers have room for one notice each.
 	watchers map[chan struct{}]bool
 	now      func() time.Time
@@ -109,7 +111,7 @@ func (s *sessions) fail(peer *peerState, why failure) {
 func (s *sessions) expect(settings settings) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.repeatDelay = repeatDelay(settings.config.Mode)
+	s.repeatDelay, s.graceful = repeatDelay(settings.config.Mode), settings.config.Mode == config.GracefulRestart
 	peers := make(map[netip.Addr]*peerState, len(settings.peers))
 	different := !reflect.DeepEqual(s.elsewhere, settings.elsewhere)
 	s.elsewhere = settings.elsewhere
@@ -143,6 +145,12 @@ func (s *sessions) expect(settings settings) {
 	if different {
 		s.notify()
 	}
+}
+
+func (s *sessions) isGraceful() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.graceful
 }
 
 // ended forgets the state of sessions that are over, because the library is.

@@ -8,6 +8,7 @@
 package bgp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +47,7 @@ const (
 
 // Options are what a speaker is made of.
 type Options struct {
-	// Config is the section of the configuration, with its defaults and valid.
+	// Config is the section of the configuration, with its defaults and valid. Without any the speaker waits for Reconfigure.
 	Config config.BGP
 	// Registerer gets the metrics; nil for none.
 	Registerer prometheus.Registerer
@@ -79,8 +80,10 @@ type Speaker struct {
 	mu       sync.Mutex
 	settings settings
 	log      logr.Logger
-	// begun says that there is to be a server, also when the last one could not be started.
+	// begun says that there is to be a server where there is a section, also when the last one could not be started.
 	begun bool
+	// mode is the first section's; empty before. Another one is for another process.
+	mode config.BGPMode
 	// restarting says that routers which are added now may still have what an earlier process announced.
 	restarting bool
 	// announced, by group of routers, and neighbors are what the library knows.
@@ -109,6 +112,10 @@ func New(options Options) (*Speaker, error) {
 		s.options.LookAgain = lookAgain
 	}
 	s.sessions.expect(settings)
+	if s.mode = settings.identity.mode; s.mode == "" {
+		s.readiness.set(nil)
+		s.handover.done = true
+	}
 	if options.Registerer != nil {
 		if err := options.Registerer.Register(collector{s}); err != nil {
 			return nil, fmt.Errorf("BGP: register metrics: %w", err)
@@ -135,6 +142,10 @@ func (s *Speaker) Run(ctx context.Context) error {
 		s.sessions.expect(now)
 		err = s.begin(ctx, true)
 	}
+	if err != nil && s.options.Config.Mode == "" {
+		s.log.Error(err, "BGP speaker could not begin; trying again", "retryAfter", s.options.LookAgain)
+		s.begun, err = true, nil // what else the process does goes on
+	}
 	s.mu.Unlock()
 	if err != nil {
 		return err
@@ -143,6 +154,9 @@ func (s *Speaker) Run(ctx context.Context) error {
 	defer ticker.Stop()
 	looks := time.NewTicker(handoverInterval)
 	defer looks.Stop()
+	if s.handover.done {
+		looks.Stop()
+	}
 	for {
 		select {
 		case <-ticker.C:
@@ -170,9 +184,11 @@ func (s *Speaker) waitForTable(ctx context.Context) bool {
 	patience := s.options.FirstTable
 	if patience == 0 {
 		patience = firstTableWait
-		if s.options.Config.Mode == config.GracefulRestart {
-			patience = s.options.Config.RestartTime.Duration
+		s.mu.Lock()
+		if s.mode == config.GracefulRestart {
+			patience = s.settings.identity.restart
 		}
+		s.mu.Unlock()
 	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -258,11 +274,14 @@ func (s *Speaker) Announce(ctx context.Context, t routing.Table) error {
 }
 
 // Reconfigure takes another section of the configuration, with its defaults and valid. Only what has to be ends sessions: of a
-// router whose AS, port, password, source address, families or TTL changed; of all when the speaker's own AS, router ID, port or
-// mode did. After an error the sessions that could be changed are.
+// router whose AS, port, password, source address, families or TTL changed; of all when the speaker's own AS, router ID or port
+// did, and when the section is without any. After an error the sessions that could be changed are.
 func (s *Speaker) Reconfigure(ctx context.Context, section config.BGP) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.mode = cmp.Or(s.mode, section.Mode); section.Mode != "" && section.Mode != s.mode {
+		return fmt.Errorf("BGP: the mode is %s in this process, and another one takes effect when it is started anew", s.mode)
+	}
 	after, err := newSettings(section, s.settings, s.options.Machine)
 	if err != nil {
 		return fmt.Errorf("BGP: %w", err)
@@ -300,6 +319,9 @@ func (s *Speaker) become(ctx context.Context, after settings, announce bool) err
 	if another || s.running.Load() == nil {
 		if err := s.halt(false); err != nil {
 			return fmt.Errorf("BGP: end the sessions of the speaker as it was: %w", err)
+		}
+		if after.identity.mode == "" {
+			return nil
 		}
 		return s.begin(ctx, false)
 	}

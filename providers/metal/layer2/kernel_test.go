@@ -58,7 +58,7 @@ func TestReplicaProcess(t *testing.T) {
 	if err := json.Unmarshal([]byte(encoded), &node); err != nil {
 		t.Fatal(err)
 	}
-	responder := layer2.New(config.L2{}, prometheus.NewRegistry())
+	responder := layer2.New(&config.L2{}, prometheus.NewRegistry())
 	if err := responder.Announce(t.Context(), announced(node)); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func strictARP(t *testing.T, c *clientHost, node *sandbox.Host) {
 func learnLate(t *testing.T, c *clientHost) {
 	ctx, cancel := context.WithCancel(t.Context())
 	every := &metav1.Duration{Duration: 500 * time.Millisecond}
-	responder := layer2.New(config.L2{Interfaces: []string{"segment"}, GratuitousInterval: every}, prometheus.NewRegistry())
+	responder := layer2.New(&config.L2{Interfaces: []string{"segment"}, GratuitousInterval: every}, prometheus.NewRegistry())
 	if err := responder.Announce(ctx, announced(11)); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func learnLate(t *testing.T, c *clientHost) {
 // followChange runs a replica in this process, takes away the node that has the traffic, and sees clients follow.
 func followChange(t *testing.T, c *clientHost) {
 	ctx, cancel := context.WithCancel(t.Context())
-	responder := layer2.New(config.L2{Interfaces: []string{"segment"}}, prometheus.NewRegistry())
+	responder := layer2.New(&config.L2{Interfaces: []string{"segment"}}, prometheus.NewRegistry())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -11,7 +11,7 @@ import (
 
 // What is announced follows the networks of the interfaces: their changes are told, each once.
 func TestNetworksAreTold(t *testing.T) {
-	r := New(config.L2{Interfaces: []string{"absent"}}, prometheus.NewRegistry())
+	r := New(&config.L2{Interfaces: []string{"absent"}}, prometheus.NewRegistry())
 	told := func() bool {
 		select {
 		case <-r.NetworksChanged():

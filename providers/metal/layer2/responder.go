@@ -46,7 +46,7 @@ type Responder struct {
 	networksChanged chan struct{}
 
 	mu       sync.Mutex
-	settings config.L2
+	settings *config.L2 // nil: nothing is to be answered
 	// networks are those of the last look.
 	networks []network
 	table    routing.Table
@@ -57,9 +57,12 @@ type Responder struct {
 	answersOnly bool
 }
 
-// New returns a Responder that answers nothing yet, and has looked at the interfaces.
-func New(settings config.L2, registerer prometheus.Registerer) *Responder {
-	networks, _, _ := devices(settings.Interfaces) // Run looks again
+// New returns a Responder that answers nothing yet, and has looked at the interfaces. Settings are nil where it has nothing to answer.
+func New(settings *config.L2, registerer prometheus.Registerer) *Responder {
+	var networks []network
+	if settings != nil {
+		networks, _, _ = devices(settings.Interfaces) // Run looks again
+	}
 	return &Responder{settings: settings, metrics: newMetrics(registerer), networks: networks, changed: make(chan struct{}, 1),
 		networksChanged: make(chan struct{}, 1)}
 }
@@ -91,8 +94,8 @@ func (r *Responder) Announce(_ context.Context, announced routing.Table) error {
 	return nil
 }
 
-// Reconfigure puts other settings in force.
-func (r *Responder) Reconfigure(settings config.L2) {
+// Reconfigure puts other settings in force. With nil it answers for nothing until it gets others.
+func (r *Responder) Reconfigure(settings *config.L2) {
 	r.mu.Lock()
 	r.settings = settings
 	r.mu.Unlock()
@@ -112,7 +115,7 @@ func (r *Responder) StopRepeating() {
 func (r *Responder) every() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.answersOnly || r.settings.GratuitousInterval == nil {
+	if r.answersOnly || r.settings == nil || r.settings.GratuitousInterval == nil {
 		return 0
 	}
 	return r.settings.GratuitousInterval.Duration
@@ -190,13 +193,19 @@ func (r *Responder) look(ctx context.Context) {
 	r.mu.Lock()
 	settings, announced := r.settings, r.table
 	r.mu.Unlock()
-	networks, byName, err := devices(settings.Interfaces)
-	if err != nil {
-		log.Error(err, "Could not list the interfaces; keeping the current answers")
-		return
+	var networks []network
+	var byName map[string]*net.Interface
+	if settings == nil {
+		settings, announced = &config.L2{}, nil
+	} else {
+		var err error
+		if networks, byName, err = devices(settings.Interfaces); err != nil {
+			log.Error(err, "Could not list the interfaces; keeping the current answers")
+			return
+		}
 	}
 	r.see(networks)
-	assigned, problems := plan(announced, networks, restrictionOf(settings))
+	assigned, problems := plan(announced, networks, restrictionOf(*settings))
 	parts := map[string]map[netip.Addr]netip.Addr{}
 	for addr, part := range assigned {
 		if parts[part.network] == nil {

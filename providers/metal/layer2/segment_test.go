@@ -264,12 +264,12 @@ func TestNothingIsRepeatedOfAnUnknownNextHop(t *testing.T) {
 }
 
 func TestWhoLeadsNoMoreRepeatsNothing(t *testing.T) {
-	responder := New(config.L2{GratuitousInterval: &metav1.Duration{Duration: time.Minute}}, nil)
+	responder := New(&config.L2{GratuitousInterval: &metav1.Duration{Duration: time.Minute}}, nil)
 	if every := responder.every(); every != time.Minute {
 		t.Errorf("it repeats every %s", every)
 	}
 	responder.StopRepeating()
-	responder.Reconfigure(config.L2{GratuitousInterval: &metav1.Duration{Duration: time.Hour}})
+	responder.Reconfigure(&config.L2{GratuitousInterval: &metav1.Duration{Duration: time.Hour}})
 	if every := responder.every(); every != 0 {
 		t.Errorf("it goes on every %s", every)
 	}

@@ -32,9 +32,7 @@ const (
 	DefaultNamespace = "metallb-system"
 	// startTimeout is how long a start waits for what may be applied together with the manager: the definitions of the resources, and a pool.
 	startTimeout = time.Minute
-	// announcerPatience is how long it waits for something that announces the addresses of pools.
-	announcerPatience = 10 * time.Second
-	retryRead         = time.Second
+	retryRead    = time.Second
 	// quietTime is how long resources have to be quiet before they are converted: several are applied one after the other.
 	quietTime = 200 * time.Millisecond
 	// lookInterval is how often a file of the cloud config is read again.
@@ -161,8 +159,6 @@ func (s *Source) await(ctx context.Context) error {
 				for name, why := range s.current.refused {
 					err = fmt.Errorf("%w; %s: %s", err, name, why)
 				}
-			case made.BGP == nil && made.L2 == nil && time.Since(began) < announcerPatience:
-				err = errors.New("neither a BGPPeer with a BGPAdvertisement nor an L2Advertisement exists yet")
 			default:
 				return nil
 			}
