@@ -69,7 +69,7 @@ func outsideWithPods(t *testing.T) {
 		}
 		environment = append(environment, variable+"="+output)
 	}
-	sandbox.Run(t, sandbox.Options{Env: environment, Sysctls: worker.Sysctls, Dirs: worker.Dirs, Cgroups: worker.Cgroups, Timeout: 4 * time.Minute})
+	sandbox.Run(t, sandbox.Options{Env: environment, Sysctls: worker.Sysctls, Dirs: worker.Dirs, Cgroups: worker.Cgroups, Alone: []string{worker.PodCgroup}, Timeout: 4 * time.Minute})
 }
 
 // crashRig is a node with two Pods of Mooring.

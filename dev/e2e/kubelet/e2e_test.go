@@ -67,7 +67,7 @@ func outside(t *testing.T) {
 		Env:     []string{managerVariable + "=" + manager},
 		Sysctls: worker.Sysctls,
 		Dirs:    worker.Dirs,
-		Cgroups: worker.Cgroups,
+		Cgroups: worker.Cgroups, Alone: []string{worker.PodCgroup},
 	})
 }
 

@@ -22,7 +22,7 @@ type machine struct {
 
 // observe records the state that a sandbox with these options might change, and makes the mount points that it lacks.
 func observe(options Options) (machine, error) {
-	seen := machine{sysctls: map[string]string{}, names: options.Cgroups}
+	seen := machine{sysctls: map[string]string{}, names: slices.Concat(options.Cgroups, options.Alone)}
 	for name := range options.Sysctls {
 		value, err := readSysctl(name)
 		if err != nil {

@@ -23,11 +23,14 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/mooring-ccm/mooring/dev/filelock"
 	"github.com/mooring-ccm/mooring/dev/program"
+	"github.com/mooring-ccm/mooring/tool/progress"
 )
 
 const (
@@ -52,6 +55,8 @@ type Options struct {
 	// Cgroups are the names of control groups that programs may leave behind, anywhere in the hierarchy. A test that leaves
 	// one fails, and it is removed.
 	Cgroups []string
+	// Alone are names of further control groups that one sandbox of this machine has at a time. Others wait for it.
+	Alone []string
 	// Timeout bounds the inside. Zero means two minutes.
 	Timeout time.Duration
 }
@@ -86,6 +91,13 @@ func Run(t *testing.T, options Options) {
 	t.Helper()
 	if options.Timeout == 0 {
 		options.Timeout = 2 * time.Minute
+	}
+	for _, name := range options.Alone {
+		unlock, err := filelock.Take(t.Context(), filepath.Join(os.TempDir(), prefix+"alone-"+name), progress.New(os.Stderr), "another sandbox with the control group "+name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unlock()
 	}
 	before, err := observe(options)
 	if err != nil {

@@ -1,6 +1,7 @@
 package sandbox_test
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -8,8 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mooring-ccm/mooring/dev/e2e/sandbox"
+	"github.com/mooring-ccm/mooring/dev/must"
 )
 
 // seen is for the inside what the outside looks like.
@@ -107,4 +110,28 @@ func TestRequire(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestAlone has two sandboxes with one control group. Each stays for a second, in which the other must not come.
+func TestAlone(t *testing.T) {
+	if !sandbox.Inside() {
+		sandbox.Require(t, "ip")
+		options := sandbox.Options{Env: []string{seen + "=" + t.TempDir()}, Alone: []string{"mooring-test-alone"}}
+		for _, name := range []string{"first", "second"} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				sandbox.Run(t, options)
+			})
+		}
+		return
+	}
+	t.Run(map[bool]string{true: "first", false: "second"}[strings.Contains(strings.Join(os.Args, " "), "first")], func(t *testing.T) {
+		sandbox.Furnish(t)
+		here := filepath.Join(os.Getenv(seen), "here")
+		must.NoError(t, os.Mkdir(here, 0o755))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		<-ctx.Done()
+		must.NoError(t, os.Remove(here))
+	})
 }

@@ -18,8 +18,12 @@ import (
 	"github.com/mooring-ccm/mooring/dev/must"
 )
 
-// Cgroups are the names of control groups that a kubelet or its runtime makes when it is set up to run pods.
-var Cgroups = []string{"kubepods", "kubepods.slice", "kubelet", "k8s.io"}
+// Cgroups are the names of control groups that a kubelet makes when it is set up to run pods.
+var Cgroups = []string{"kubepods", "kubepods.slice", "kubelet"}
+
+// PodCgroup is the name of the control group in which containerd has all Pods of all kubelets here, because they have no control groups of their own.
+// A sandbox in which Pods run has it alone.
+const PodCgroup = "k8s.io"
 
 // Dirs are written by a kubelet whatever --root-dir says.
 var Dirs = []string{"/var/lib/kubelet"}
