@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mooring-ccm/mooring/dev/e2e/rack"
 	"github.com/mooring-ccm/mooring/dev/e2e/router"
 	"github.com/mooring-ccm/mooring/dev/e2e/sandbox"
 	"github.com/mooring-ccm/mooring/dev/must"
@@ -29,7 +30,7 @@ func (l *fixture) allocate(t *testing.T) {
 	for _, m := range l.machines {
 		cidrs := m.podCIDRs()
 		patch := fmt.Sprintf(`{"spec": {"podCIDR": %q, "podCIDRs": [%q, %q]}}`, cidrs[0], cidrs[0], cidrs[1])
-		_, err := l.client.CoreV1().Nodes().Patch(t.Context(), m.name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+		_, err := l.client.CoreV1().Nodes().Patch(t.Context(), m.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
 		must.NoError(t, err)
 	}
 }
@@ -40,7 +41,7 @@ func (l *fixture) awaitPodRoutes(t *testing.T, of ...*machine) {
 	want := map[netip.Prefix]netip.Addr{}
 	for _, m := range of {
 		cidrs := m.podCIDRs()
-		want[netip.MustParsePrefix(cidrs[0])], want[netip.MustParsePrefix(cidrs[1])] = m.addr4().Addr(), m.addr6().Addr()
+		want[netip.MustParsePrefix(cidrs[0])], want[netip.MustParsePrefix(cidrs[1])] = m.Addr4().Addr(), m.Addr6().Addr()
 	}
 	poll.Until(t, fmt.Sprintf("the router knows the pods of %d nodes", len(of)), func(context.Context) error {
 		got := map[netip.Prefix]netip.Addr{}
@@ -119,7 +120,7 @@ func (l *fixture) sessions(t *testing.T, want int) error {
 	t.Helper()
 	up := 0
 	for i := range l.replicas {
-		addr := replicaAddr(i).Addr().String()
+		addr := rack.ReplicaAddr(i).Addr().String()
 		var text string
 		if l.router.Kind == router.FRR {
 			text = l.router.Show(t, "show bgp ipv4 unicast neighbors "+addr+" routes")
@@ -160,7 +161,7 @@ func (s *scene) settled(t *testing.T, sent *traffic) {
 // retire takes the endpoint on a machine out of a Service's EndpointSlices.
 func (l *fixture) retire(t *testing.T, service *corev1.Service, m *machine) {
 	t.Helper()
-	l.changeEndpoints(t, service, func(slice *discoveryv1.EndpointSlice) { slice.Endpoints = gone(slice.Endpoints, m.name) })
+	l.changeEndpoints(t, service, func(slice *discoveryv1.EndpointSlice) { slice.Endpoints = gone(slice.Endpoints, m.Name) })
 }
 
 // gone returns the endpoints that are not on a node.
@@ -176,20 +177,20 @@ func (l *fixture) silence(t *testing.T, m *machine, silent bool) {
 		if silent {
 			change = "-I"
 		}
-		sandbox.Command(t, append(m.host.Args(), command, change, "INPUT", "-p", "tcp", "--dport", "10256", "-j", "DROP")...)
+		sandbox.Command(t, append(m.Host.Args(), command, change, "INPUT", "-p", "tcp", "--dport", "10256", "-j", "DROP")...)
 	}
 }
 
 // cut takes a machine off the network.
 func (l *fixture) cut(t *testing.T, m *machine) {
 	t.Helper()
-	sandbox.Command(t, "ip", "link", "set", "veth"+m.name, "down")
+	sandbox.Command(t, "ip", "link", "set", "veth"+m.Name, "down")
 }
 
 // eventuallyGone waits until the node of a machine is gone.
 func eventuallyGone(t *testing.T, l *fixture, m *machine) {
 	t.Helper()
-	poll.Until(t, "node "+m.name+" is deleted", func(ctx context.Context) error {
+	poll.Until(t, "node "+m.Name+" is deleted", func(ctx context.Context) error {
 		_, err := l.node(ctx, m)
 		if err == nil {
 			return errors.New("it is there")

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/mooring-ccm/mooring/dev/e2e/rack"
 	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/dev/requesttest"
@@ -28,7 +29,7 @@ type forgery struct {
 
 // healthz asks a kubelet how it is, through the API server, which verifies the kubelet's certificate.
 func (l *fixture) healthz(ctx context.Context, m *machine) error {
-	answer, err := l.client.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes/" + m.name + "/proxy/healthz").DoRaw(ctx)
+	answer, err := l.client.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes/" + m.Name + "/proxy/healthz").DoRaw(ctx)
 	if err == nil && string(answer) != "ok" {
 		err = fmt.Errorf("the kubelet answers %q", answer)
 	}
@@ -40,32 +41,32 @@ func (l *fixture) healthz(ctx context.Context, m *machine) error {
 func (s *scene) uncertified(t *testing.T) {
 	for _, m := range s.machines {
 		if err := s.healthz(t.Context(), m); err == nil {
-			t.Errorf("the API server reaches the kubelet of %s, which can have no certificate that holds", m.name)
+			t.Errorf("the API server reaches the kubelet of %s, which can have no certificate that holds", m.Name)
 		}
 	}
 	forger, victim := s.machines[0], s.machines[1]
-	own, others := forger.addr4().Addr().String(), victim.addr4().Addr().String()
+	own, others := forger.Addr4().Addr().String(), victim.Addr4().Addr().String()
 	for _, forged := range []struct {
 		about, reason string
 		names, ips    []string
 		spoil         func(*requesttest.Form)
 	}{
-		{"another node's name", "ServingCertificateAddressUnknown", []string{forger.name, victim.name}, []string{own}, nothing},
-		{"another machine's address", "ServingCertificateAddressUnknown", []string{forger.name}, []string{own, others}, nothing},
-		{"another machine's address alone", "ServingCertificateAddressUnknown", nil, []string{victim.addr6().Addr().String()}, nothing},
-		{"the address of the control plane", "ServingCertificateAddressUnknown", []string{forger.name}, []string{controlPlane4.Addr().String()}, nothing},
-		{"an address of a load balancer", "ServingCertificateAddressUnknown", []string{forger.name}, []string{pools[0].Addr().Next().String()}, nothing},
-		{"a name without a node", "ServingCertificateAddressUnknown", []string{forger.name, "kubernetes.default.svc"}, []string{own}, nothing},
+		{"another node's name", "ServingCertificateAddressUnknown", []string{forger.Name, victim.Name}, []string{own}, nothing},
+		{"another machine's address", "ServingCertificateAddressUnknown", []string{forger.Name}, []string{own, others}, nothing},
+		{"another machine's address alone", "ServingCertificateAddressUnknown", nil, []string{victim.Addr6().Addr().String()}, nothing},
+		{"the address of the control plane", "ServingCertificateAddressUnknown", []string{forger.Name}, []string{rack.ControlPlane4.Addr().String()}, nothing},
+		{"an address of a load balancer", "ServingCertificateAddressUnknown", []string{forger.Name}, []string{pools[0].Addr().Next().String()}, nothing},
+		{"a name without a node", "ServingCertificateAddressUnknown", []string{forger.Name, "kubernetes.default.svc"}, []string{own}, nothing},
 		{"all names of a domain", "ServingCertificateRequestInvalid", []string{"*.example.com"}, []string{own}, nothing},
-		{"a certificate of a client, too", "ServingCertificateRequestInvalid", []string{forger.name}, []string{own}, requesttest.Usages(
+		{"a certificate of a client, too", "ServingCertificateRequestInvalid", []string{forger.Name}, []string{own}, requesttest.Usages(
 			certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth, certificatesv1.UsageClientAuth)},
 	} {
 		name, err := s.ask(t, forger, forged.names, forged.ips, forged.spoil)
 		must.NoError(t, err)
 		s.forged = append(s.forged, forgery{name, forged.about, forged.reason})
 	}
-	if _, err := s.ask(t, forger, []string{victim.name}, []string{others}, requesttest.Subject(func(subject *pkix.Name) {
-		subject.CommonName = "system:node:" + victim.name
+	if _, err := s.ask(t, forger, []string{victim.Name}, []string{others}, requesttest.Subject(func(subject *pkix.Name) {
+		subject.CommonName = "system:node:" + victim.Name
 	})); !apierrors.IsForbidden(err) {
 		t.Errorf("a request for another node's subject: %v, want that the API server does not let it be made", err)
 	}
@@ -77,9 +78,9 @@ func nothing(*requesttest.Form) {}
 // ask makes a request with the identity of a machine's node, and returns its name.
 func (l *fixture) ask(t *testing.T, as *machine, names, ips []string, spoil func(*requesttest.Form)) (string, error) {
 	t.Helper()
-	config, err := l.cluster.UserConfig("system:node:"+as.name, "system:nodes")
+	config, err := l.cluster.UserConfig("system:node:"+as.Name, "system:nodes")
 	must.NoError(t, err)
-	object := requesttest.New(t, as.name, names, ips, spoil)
+	object := requesttest.New(t, as.Name, names, ips, spoil)
 	object.GenerateName = "csr-test-"
 	made, err := kubernetes.NewForConfigOrDie(config).CertificatesV1().CertificateSigningRequests().Create(t.Context(), object, metav1.CreateOptions{})
 	return made.Name, err
@@ -89,7 +90,7 @@ func (l *fixture) ask(t *testing.T, as *machine, names, ips []string, spoil func
 // request of the machine that forges others. kube-controller-manager has signed them.
 func (s *scene) certified(t *testing.T) {
 	for _, m := range s.machines {
-		poll.Until(t, "the kubelet of "+m.name+" is reached with a verified certificate", func(ctx context.Context) error { return s.healthz(ctx, m) })
+		poll.Until(t, "the kubelet of "+m.Name+" is reached with a verified certificate", func(ctx context.Context) error { return s.healthz(ctx, m) })
 	}
 	s.requireForgedPending(t) // the requests of a node are decided together, and the honest one is approved
 	for _, forged := range s.forged {
@@ -118,7 +119,7 @@ func (s *scene) waits(ctx context.Context, forged forgery) error {
 // has approved that one, it has looked at the forged ones.
 func (s *scene) certifiedAnew(t *testing.T) {
 	forger := s.machines[0]
-	name, err := s.ask(t, forger, []string{forger.name}, []string{forger.addr4().Addr().String()}, nothing)
+	name, err := s.ask(t, forger, []string{forger.Name}, []string{forger.Addr4().Addr().String()}, nothing)
 	must.NoError(t, err)
 	poll.Until(t, "the honest request is approved and signed", func(ctx context.Context) error {
 		object, err := s.client.CertificatesV1().CertificateSigningRequests().Get(ctx, name, metav1.GetOptions{})

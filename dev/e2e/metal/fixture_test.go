@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mooring-ccm/mooring/deploy"
+	"github.com/mooring-ccm/mooring/dev/e2e/rack"
 	"github.com/mooring-ccm/mooring/dev/e2e/router"
 	"github.com/mooring-ccm/mooring/dev/e2e/sandbox"
 	"github.com/mooring-ccm/mooring/dev/e2e/worker"
@@ -41,20 +42,8 @@ const (
 	// managerVariable holds, for the inside of the sandbox, where the cloud-controller-manager is.
 	managerVariable = "MOORING_TEST_MANAGER"
 	clusterCIDR     = "10.244.0.0/16,fd00:244::/48"
-	asn             = 64512
-	// nodes is how many nodes there are.
-	nodes = 3
 	// replicaCount is how many managers there are.
 	replicaCount = 2
-)
-
-var (
-	// The segment on which nodes, replicas and the router are; the control plane is on it, too.
-	controlPlane4, controlPlane6 = netip.MustParsePrefix("10.78.0.1/16"), netip.MustParsePrefix("fd00:78::1/64")
-	router4, router6             = netip.MustParsePrefix("10.78.0.2/16"), netip.MustParsePrefix("fd00:78::2/64")
-	// The network of the client, behind the router.
-	gateway4, gateway6 = netip.MustParsePrefix("198.51.100.1/24"), netip.MustParsePrefix("2001:db8:c::1/64")
-	client4, client6   = netip.MustParsePrefix("198.51.100.10/24"), netip.MustParsePrefix("2001:db8:c::10/64")
 )
 
 // pools are where load balancers get their addresses from.
@@ -62,32 +51,23 @@ var pools = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/28"), netip.MustPars
 
 // machine is a machine of the inventory, its node and the pod on it.
 type machine struct {
-	index int
-	name  string
-	host  *sandbox.Host
+	rack.Machine
 	// proxy is kube-proxy, which the test may end.
 	proxy *worker.Program
 }
 
-func (m *machine) addr4() netip.Prefix {
-	return netip.MustParsePrefix(fmt.Sprintf("10.78.1.%d/16", m.index))
-}
-func (m *machine) addr6() netip.Prefix {
-	return netip.MustParsePrefix(fmt.Sprintf("fd00:78::1:%d/64", m.index))
-}
-
 // systemUUID is what its management controller says when it names its system.
 func (m *machine) systemUUID() string {
-	return fmt.Sprintf("01234567-89ab-cdef-0123-00000000000%d", m.index)
+	return fmt.Sprintf("01234567-89ab-cdef-0123-00000000000%d", m.Index)
 }
 func (m *machine) podCIDRs() []string {
-	return []string{fmt.Sprintf("10.244.%d.0/24", m.index), fmt.Sprintf("fd00:244:0:%d::/64", m.index)}
+	return []string{fmt.Sprintf("10.244.%d.0/24", m.Index), fmt.Sprintf("fd00:244:0:%d::/64", m.Index)}
 }
 func (m *machine) pod4() netip.Prefix {
-	return netip.MustParsePrefix(fmt.Sprintf("10.244.%d.10/24", m.index))
+	return netip.MustParsePrefix(fmt.Sprintf("10.244.%d.10/24", m.Index))
 }
 func (m *machine) pod6() netip.Prefix {
-	return netip.MustParsePrefix(fmt.Sprintf("fd00:244:0:%d::10/64", m.index))
+	return netip.MustParsePrefix(fmt.Sprintf("fd00:244:0:%d::10/64", m.Index))
 }
 
 // fixture is everything that runs in the sandbox.
@@ -128,16 +108,16 @@ func enter(t *testing.T, kind router.Kind, proxyMode string) *fixture {
 		return nil
 	}
 	l := &fixture{lifetime: t, dir: sandbox.Furnish(t), proxyMode: proxyMode}
-	l.segment = sandbox.NewSegment(t, controlPlane4, controlPlane6)
+	l.segment = sandbox.NewSegment(t, rack.ControlPlane4, rack.ControlPlane6)
 	l.cluster = localclustertest.Start(t, localclustertest.WithControllerManager, func(options *localcluster.Options) {
 		options.Dir = filepath.Join(l.dir, "controlplane")
-		options.BindAddress = controlPlane4.Addr()
+		options.BindAddress = rack.ControlPlane4.Addr()
 		options.NodeMonitorGracePeriod = 4 * time.Second
 		options.APIServerArgs = []string{
-			"--service-cluster-ip-range=10.96.0.0/16,fd00:96::/108",
+			"--service-cluster-ip-range=" + rack.ServiceCIDR,
 			"--kubelet-certificate-authority=" + filepath.Join(options.Dir, "pki", "ca.crt"), "--kubelet-preferred-address-types=InternalIP",
 		}
-		options.ControllerManagerArgs = []string{"--service-cluster-ip-range=10.96.0.0/16,fd00:96::/108"}
+		options.ControllerManagerArgs = []string{"--service-cluster-ip-range=" + rack.ServiceCIDR}
 	})
 	l.client = kubernetes.NewForConfigOrDie(l.cluster.AdminConfig())
 	l.startRouter(t, kind)
@@ -153,23 +133,10 @@ func enter(t *testing.T, kind router.Kind, proxyMode string) *fixture {
 // startRouter makes the router, and the client's network behind it. Everybody but the control plane reaches others through it.
 func (l *fixture) startRouter(t *testing.T, kind router.Kind) {
 	t.Helper()
-	host := l.segment.NewHost(t, "rtr", router4, router6)
-	l.outside = attach(t, host, "client", []netip.Prefix{gateway4, gateway6}, []netip.Prefix{client4, client6})
-	var neighbors []router.Neighbor
-	for i := range replicaCount + 1 { // a rolling update may have one more
-		neighbors = append(neighbors, router.Neighbor{Address: replicaAddr(i).Addr(), ASN: asn})
-	}
-	l.router = router.Start(t, kind, host, l.dir, router.Config{ASN: asn, RouterID: router4.Addr(), Neighbors: neighbors})
+	l.router = rack.StartRouter(t, l.segment, kind, replicaCount+1, l.dir) // a rolling update may have one more
+	l.outside = rack.NewClient(t, l.router)
 	// The API server answers to nodes and replicas on the segment; pods and clients are reached through the router.
-	sandbox.Command(t, "ip", "route", "add", "10.244.0.0/16", "via", router4.Addr().String())
-}
-
-// attach makes a host with a link of its own to another one, which is its way to everywhere.
-func attach(t *testing.T, to *sandbox.Host, name string, there, here []netip.Prefix) *sandbox.Host {
-	t.Helper()
-	host, err := to.Attach(t.Context(), name, there, here)
-	must.NoError(t, err)
-	return host
+	sandbox.Command(t, "ip", "route", "add", "10.244.0.0/16", "via", rack.Router4.Addr().String())
 }
 
 // startNodes makes the nodes: a kubelet, kube-proxy and a pod with a server each.
@@ -177,26 +144,18 @@ func (l *fixture) startNodes(t *testing.T) {
 	t.Helper()
 	containerd, socket := worker.StartContainerd(t, l.dir)
 	l.programs = append(l.programs, containerd)
-	for i := 1; i <= nodes; i++ {
-		m := &machine{index: i, name: fmt.Sprintf("n%d", i)}
-		m.host = l.segment.NewHost(t, m.name, m.addr4(), m.addr6())
-		for _, args := range [][]string{
-			{"ip", "route", "replace", "default", "via", router4.Addr().String()},
-			{"ip", "-6", "route", "replace", "default", "via", router6.Addr().String()},
-			{"sysctl", "-q", "-w", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"},
-		} {
-			sandbox.Command(t, append(m.host.Args(), args...)...)
-		}
-		must.NoError(t, m.host.Blackhole(t.Context(), pools...))
-		m.proxy = worker.StartKubeProxy(t, l.cluster, m.host, m.name, l.proxyMode, clusterCIDR, filepath.Join(l.dir, m.name))
+	for i := 1; i <= rack.Nodes; i++ {
+		m := &machine{Machine: rack.NewMachine(t, l.segment, i)}
+		must.NoError(t, m.Host.Blackhole(t.Context(), pools...))
+		m.proxy = worker.StartKubeProxy(t, l.cluster, m.Host, m.Name, l.proxyMode, clusterCIDR, filepath.Join(l.dir, m.Name))
 		l.startPod(t, m)
 		l.machines = append(l.machines, m)
 	}
 	for _, m := range l.machines {
 		l.awaitProxy(t, m)
-		l.programs = append(l.programs, worker.StartKubelet(t, l.cluster, m.host, worker.Kubelet{
-			Name: m.name, NodeIPs: []netip.Addr{m.addr4().Addr(), m.addr6().Addr()}, ServerTLSBootstrap: true,
-		}, filepath.Join(l.dir, m.name), socket))
+		l.programs = append(l.programs, worker.StartKubelet(t, l.cluster, m.Host, worker.Kubelet{
+			Name: m.Name, NodeIPs: []netip.Addr{m.Addr4().Addr(), m.Addr6().Addr()}, ServerTLSBootstrap: true,
+		}, filepath.Join(l.dir, m.Name), socket))
 	}
 }
 
@@ -207,9 +166,9 @@ func (l *fixture) startPod(t *testing.T, m *machine) {
 		addr := p.Addr().String()
 		return netip.PrefixFrom(netip.MustParseAddr(strings.TrimSuffix(addr, "10")+last), p.Bits())
 	}
-	pod := attach(t, m.host, "pod"+m.name,
-		[]netip.Prefix{at(m.pod4(), "1"), at(m.pod6(), "1")}, []netip.Prefix{m.pod4(), m.pod6()})
-	args := append(pod.Args(), self(t), m.name)
+	pod := must.Value(m.Host.Attach(t.Context(), "pod"+m.Name,
+		[]netip.Prefix{at(m.pod4(), "1"), at(m.pod6(), "1")}, []netip.Prefix{m.pod4(), m.pod6()}))(t)
+	args := append(pod.Args(), self(t), m.Name)
 	command := exec.Command(args[0], args[1:]...)
 	command.Env = append(os.Environ(), roleVariable+"="+roleServer)
 	command.Stderr = os.Stderr
@@ -227,10 +186,6 @@ type replica struct {
 	host  *sandbox.Host
 }
 
-func replicaAddr(i int) netip.Prefix {
-	return netip.MustParsePrefix(fmt.Sprintf("10.78.0.%d/16", 11+i))
-}
-
 // startReplica starts a manager on a host of its own, with the rights that ship for this provider.
 func (l *fixture) startReplica(t *testing.T, i int) *replica {
 	t.Helper()
@@ -238,7 +193,7 @@ func (l *fixture) startReplica(t *testing.T, i int) *replica {
 	if i < len(l.replicas) {
 		r.host = l.replicas[i].host
 	} else {
-		r.host = l.segment.NewHost(t, fmt.Sprintf("ccm%d", i), replicaAddr(i), netip.MustParsePrefix(fmt.Sprintf("fd00:78::%d/64", 11+i)))
+		r.host = rack.NewReplica(t, l.segment, i)
 	}
 	config, source := l.config(), ""
 	if l.beside != "" {
@@ -264,7 +219,7 @@ func (l *fixture) startReplica(t *testing.T, i int) *replica {
 func (l *fixture) config() string { return filepath.Join(l.dir, "cloud.yaml") }
 
 // power is the file that the management controller of a machine reads.
-func (l *fixture) power(m *machine) string { return filepath.Join(l.dir, "power-"+m.name) }
+func (l *fixture) power(m *machine) string { return filepath.Join(l.dir, "power-"+m.Name) }
 
 // writeConfig writes the cloud config with the machines of these indices.
 func (l *fixture) writeConfig(t *testing.T, machines ...*machine) {
@@ -277,7 +232,7 @@ func (l *fixture) writeConfig(t *testing.T, machines ...*machine) {
     machineType: r640
     addresses: [{address: %s}, {address: "%s"}]
     bmc: {systemUUID: %s, command: {argv: [/bin/cat, %s]}}
-`, m.name, m.index, m.index, m.addr4().Addr(), m.addr6().Addr(), m.systemUUID(), l.power(m))
+`, m.Name, m.Index, m.Index, m.Addr4().Addr(), m.Addr6().Addr(), m.systemUUID(), l.power(m))
 	}
 	health := "health: {timeout: 2s, failures: 3}, "
 	if l.quick {
@@ -296,7 +251,7 @@ announcement: {%sdrainWait: 2s}
 bgp:
   asn: %d
   peers: [{name: rtr, address: %s, asn: %d, connectRetry: 2s}]
-`, inventory.String(), pools[0], pools[1], health, asn, router4.Addr(), asn)
+`, inventory.String(), pools[0], pools[1], health, rack.ASN, rack.Router4.Addr(), rack.ASN)
 	must.NoError(t, os.WriteFile(l.config()+".new", []byte(text), 0o600))
 	must.NoError(t, os.Rename(l.config()+".new", l.config()))
 }
@@ -312,13 +267,13 @@ func (l *fixture) kubeconfig(t *testing.T) string {
 
 // node returns the node of a machine.
 func (l *fixture) node(ctx context.Context, m *machine) (*corev1.Node, error) {
-	return l.client.CoreV1().Nodes().Get(ctx, m.name, metav1.GetOptions{})
+	return l.client.CoreV1().Nodes().Get(ctx, m.Name, metav1.GetOptions{})
 }
 
 // awaitNode waits until a node is as wanted.
 func (l *fixture) awaitNode(t *testing.T, m *machine, what string, check func(*corev1.Node) error) {
 	t.Helper()
-	poll.Until(t, "node "+m.name+" "+what, func(ctx context.Context) error {
+	poll.Until(t, "node "+m.Name+" "+what, func(ctx context.Context) error {
 		node, err := l.node(ctx, m)
 		if err != nil {
 			return err

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	"github.com/mooring-ccm/mooring/dev/e2e/rack"
 	"github.com/mooring-ccm/mooring/dev/e2e/router"
 	"github.com/mooring-ccm/mooring/dev/e2e/sandbox"
 	"github.com/mooring-ccm/mooring/dev/must"
@@ -91,8 +92,8 @@ func (s *scene) initialized(t *testing.T) {
 	}
 	for _, m := range s.machines {
 		s.awaitNode(t, m, "is initialized", func(node *corev1.Node) error {
-			want := fmt.Sprintf("metal://serial-%d", m.index)
-			zone := fmt.Sprintf("rack-%d", m.index)
+			want := fmt.Sprintf("metal://serial-%d", m.Index)
+			zone := fmt.Sprintf("rack-%d", m.Index)
 			if node.Spec.ProviderID != want || node.Labels[corev1.LabelTopologyZone] != zone || node.Labels[corev1.LabelInstanceTypeStable] != "r640" ||
 				node.Labels[corev1.LabelTopologyRegion] != "basement" || tainted(node, cloudproviderapi.TaintExternalCloudProvider) {
 				return fmt.Errorf("provider ID %q, labels %v, taints %v", node.Spec.ProviderID, node.Labels, node.Spec.Taints)
@@ -127,8 +128,8 @@ func (s *scene) spread(t *testing.T) {
 	for _, one := range s.webTraffic.flows(t, 100) {
 		seen[one.Server]++
 	}
-	if len(seen) != nodes || seen[""] > 0 {
-		t.Errorf("requests were answered by %v, want all of %d", seen, nodes)
+	if len(seen) != rack.Nodes || seen[""] > 0 {
+		t.Errorf("requests were answered by %v, want all of %d", seen, rack.Nodes)
 	}
 }
 
@@ -141,7 +142,7 @@ func (s *scene) local(t *testing.T) {
 	for _, one := range s.doorTraffic.flows(t, 100) {
 		clients[one.Client]++
 	}
-	if len(clients) != 2 || clients[client4.Addr().String()] == 0 || clients[client6.Addr().String()] == 0 {
+	if len(clients) != 2 || clients[rack.Client4.Addr().String()] == 0 || clients[rack.Client6.Addr().String()] == 0 {
 		t.Errorf("servers saw %v, want the client's own two addresses", clients)
 	}
 }
@@ -274,7 +275,7 @@ func (s *scene) wrongController(t *testing.T) {
 	node, begin := s.machines[2], time.Now()
 	must.NoError(t, os.WriteFile(s.power(node), []byte("off "+s.machines[0].systemUUID()+"\n"), 0o600))
 	poll.Until(t, "an event names the wrong controller", func(ctx context.Context) error {
-		events, err := s.client.CoreV1().Events("").List(ctx, metav1.ListOptions{FieldSelector: "reason=WrongBMC,involvedObject.name=" + node.name})
+		events, err := s.client.CoreV1().Events("").List(ctx, metav1.ListOptions{FieldSelector: "reason=WrongBMC,involvedObject.name=" + node.Name})
 		if err == nil && len(events.Items) == 0 {
 			err = errors.New("there is none")
 		}

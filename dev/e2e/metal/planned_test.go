@@ -48,7 +48,7 @@ func (s *scene) moved(t *testing.T) {
 	s.changeEndpoints(t, service, func(slice *discoveryv1.EndpointSlice) {
 		old := &slice.Endpoints[0]
 		replacement := *old.DeepCopy()
-		replacement.NodeName, replacement.Addresses = &to.name, []string{to.pod4().Addr().String()}
+		replacement.NodeName, replacement.Addresses = &to.Name, []string{to.pod4().Addr().String()}
 		if slice.AddressType == discoveryv1.AddressTypeIPv6 {
 			replacement.Addresses = []string{to.pod6().Addr().String()}
 		}
@@ -56,7 +56,7 @@ func (s *scene) moved(t *testing.T) {
 		slice.Endpoints = append(slice.Endpoints, replacement)
 	})
 	s.routed(t, service, to)
-	s.changeEndpoints(t, service, func(slice *discoveryv1.EndpointSlice) { slice.Endpoints = gone(slice.Endpoints, from.name) })
+	s.changeEndpoints(t, service, func(slice *discoveryv1.EndpointSlice) { slice.Endpoints = gone(slice.Endpoints, from.Name) })
 	s.settled(t, sent)
 	for _, prefix := range hosts(service) {
 		// Of IPv6, both routers take a route out and write it again when its next hop changes.
@@ -77,7 +77,7 @@ func (s *scene) proxiesRestart(t *testing.T) {
 	for _, m := range s.machines {
 		m.proxy.Kill()
 		s.webTraffic.flows(t, 100) // more than two probes fail
-		m.proxy = worker.StartKubeProxy(s.lifetime, s.cluster, m.host, m.name, s.proxyMode, clusterCIDR, filepath.Join(s.dir, m.name))
+		m.proxy = worker.StartKubeProxy(s.lifetime, s.cluster, m.Host, m.Name, s.proxyMode, clusterCIDR, filepath.Join(s.dir, m.Name))
 		s.awaitProxy(t, m)
 	}
 	s.settled(t, s.webTraffic)
@@ -92,7 +92,7 @@ func (s *scene) proxiesRefuse(t *testing.T) {
 	refuse := func(change string) {
 		for _, m := range s.machines {
 			for _, command := range []string{"iptables", "ip6tables"} {
-				sandbox.Command(t, append(m.host.Args(), command, change, "INPUT", "-p", "tcp", "--dport", "10256", "-j", "REJECT", "--reject-with", "tcp-reset")...)
+				sandbox.Command(t, append(m.Host.Args(), command, change, "INPUT", "-p", "tcp", "--dport", "10256", "-j", "REJECT", "--reject-with", "tcp-reset")...)
 			}
 		}
 	}
@@ -147,8 +147,8 @@ const proxyPatience = 30*time.Second + 3*poll.Deadline
 // awaitProxy waits until kube-proxy of a machine has written its rules. What it begins with may cut a connection that is being opened.
 func (l *fixture) awaitProxy(t *testing.T, m *machine) {
 	t.Helper()
-	poll.Within(t, proxyPatience, "kube-proxy of "+m.name+" has written its rules", func(ctx context.Context) error {
-		return l.curl(ctx, m.host, "http://127.0.0.1:10256/livez")
+	poll.Within(t, proxyPatience, "kube-proxy of "+m.Name+" has written its rules", func(ctx context.Context) error {
+		return l.curl(ctx, m.Host, "http://127.0.0.1:10256/livez")
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mooring-ccm/mooring/deploy"
+	"github.com/mooring-ccm/mooring/dev/e2e/rack"
 	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/providers/metal/metallb"
@@ -38,7 +39,7 @@ spec: {myASN: %[4]d, peerASN: %[4]d, peerAddress: %[5]s, connectTime: 2s, dualSt
 apiVersion: metallb.io/v1beta1
 kind: BGPAdvertisement
 metadata: {name: all, namespace: %[1]s}
-`, metallb.DefaultNamespace, pools[0], pools[1], asn, router4.Addr())
+`, metallb.DefaultNamespace, pools[0], pools[1], rack.ASN, rack.Router4.Addr())
 	poll.Until(t, "resources of MetalLB are applied", func(ctx context.Context) error { return s.cluster.Apply(ctx, resources) })
 
 	text, err := os.ReadFile(s.config())

@@ -42,7 +42,7 @@ func (l *fixture) expose(t *testing.T, name string, policy corev1.ServiceExterna
 				addr = m.pod6()
 			}
 			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
-				Addresses: []string{addr.Addr().String()}, NodeName: &m.name,
+				Addresses: []string{addr.Addr().String()}, NodeName: &m.Name,
 				Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true), Serving: ptr.To(true)},
 			})
 		}
@@ -85,9 +85,9 @@ func (l *fixture) routed(t *testing.T, service *corev1.Service, to ...*machine) 
 		for _, prefix := range hosts(service) {
 			var want []netip.Addr
 			for _, m := range to {
-				addr := m.addr4().Addr()
+				addr := m.Addr4().Addr()
 				if prefix.Addr().Is6() {
-					addr = m.addr6().Addr()
+					addr = m.Addr6().Addr()
 				}
 				want = append(want, addr)
 			}

@@ -24,9 +24,9 @@ import (
 func (l *fixture) startCloud(t *testing.T) {
 	t.Helper()
 	l.cloud = simtest.Start(t, cloudsim.Options{})
-	for _, m := range l.machines {
-		l.cloud.Create(t, api.InstanceSpec{Name: m.name, Zone: cloudsim.DefaultZones()[0], MachineType: cloudsim.TypeSmall, Addresses: []api.Address{
-			{Type: api.AddressInternalIP, Address: m.addr4().Addr().String()}, {Type: api.AddressInternalIP, Address: m.addr6().Addr().String()},
+	for i, m := range l.machines {
+		l.cloud.Create(t, api.InstanceSpec{Name: m.Name, Zone: cloudsim.DefaultZones()[i], MachineType: cloudsim.TypeSmall, Addresses: []api.Address{
+			{Type: api.AddressInternalIP, Address: m.Addr4().Addr().String()}, {Type: api.AddressInternalIP, Address: m.Addr6().Addr().String()},
 		}})
 	}
 	r := roads{cloud: l.cloud, router: l.router.Host, machines: slices.Clone(l.machines), done: map[netip.Prefix]string{}}
@@ -74,7 +74,7 @@ func (r *roads) want(ctx context.Context) (map[netip.Prefix]string, error) {
 	want, hops := map[netip.Prefix]string{}, map[string]*machine{}
 	err := r.cloud.Client.ListInstances(ctx, func(instances []api.Instance) error {
 		for _, instance := range instances {
-			if i := slices.IndexFunc(r.machines, func(m *machine) bool { return m.name == instance.Name }); i >= 0 {
+			if i := slices.IndexFunc(r.machines, func(m *machine) bool { return m.Name == instance.Name }); i >= 0 {
 				hops[instance.ID] = r.machines[i]
 			}
 		}
@@ -129,9 +129,9 @@ func (r *roads) want(ctx context.Context) (map[netip.Prefix]string, error) {
 // addr is the machine's address of the same family.
 func (m *machine) addr(like netip.Addr) netip.Addr {
 	if like.Is4() {
-		return m.addr4().Addr()
+		return m.Addr4().Addr()
 	}
-	return m.addr6().Addr()
+	return m.Addr6().Addr()
 }
 
 // well is what a load balancer's health check finds of a machine.
@@ -142,7 +142,7 @@ func well(ctx context.Context, m *machine, check *api.HealthCheck) bool {
 	ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
-		"http://"+netip.AddrPortFrom(m.addr4().Addr(), uint16(check.Port)).String()+path.Join("/", check.Path), nil)
+		"http://"+netip.AddrPortFrom(m.Addr4().Addr(), uint16(check.Port)).String()+path.Join("/", check.Path), nil)
 	if err != nil {
 		return false
 	}

@@ -23,8 +23,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/mooring-ccm/mooring/deploy"
+	"github.com/mooring-ccm/mooring/dev/e2e/rack"
 	"github.com/mooring-ccm/mooring/dev/e2e/router"
 	"github.com/mooring-ccm/mooring/dev/e2e/sandbox"
+	"github.com/mooring-ccm/mooring/dev/e2e/upstream/build"
 	"github.com/mooring-ccm/mooring/dev/e2e/worker"
 	"github.com/mooring-ccm/mooring/dev/harness"
 	"github.com/mooring-ccm/mooring/dev/localcluster"
@@ -35,49 +37,37 @@ import (
 )
 
 const (
-	asn         = 64512
-	serviceCIDR = "10.96.0.0/16,fd00:96::/108"
-	// nodes is how many nodes there are.
-	nodes = 3
+	// replicas is how many managers there are.
+	replicas = 2
+	// These variables tell the inside of the sandbox where programs, images and the cloud-controller-manager are.
+	programsVariable = "MOORING_TEST_UPSTREAM_PROGRAMS"
+	imagesVariable   = "MOORING_TEST_UPSTREAM_IMAGES"
+	managerVariable  = "MOORING_TEST_MANAGER"
 	// plugins is where Debian has the network plugins of containers.
 	plugins = "/usr/lib/cni"
 )
 
 var (
-	// The segment on which nodes, replicas and the router are; the control plane is on it, too.
-	controlPlane4, controlPlane6 = netip.MustParsePrefix("10.78.0.1/16"), netip.MustParsePrefix("fd00:78::1/64")
-	router4, router6             = netip.MustParsePrefix("10.78.0.2/16"), netip.MustParsePrefix("fd00:78::2/64")
-	// The network of the client: behind the router, or with layer 2 the segment.
-	gateway4, gateway6     = netip.MustParsePrefix("198.51.100.1/24"), netip.MustParsePrefix("2001:db8:c::1/64")
-	client4, client6       = netip.MustParsePrefix("198.51.100.10/24"), netip.MustParsePrefix("2001:db8:c::10/64")
-	neighbor4, neighbor6   = netip.MustParsePrefix("10.78.100.10/16"), netip.MustParsePrefix("fd00:78::64:10/64")
-	podCIDR4, podCIDR6     = netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/48")
-	pools                  = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8:1::/112")}
-	poolsOnSegment         = []string{"10.78.200.1-10.78.200.250", "fd00:78::c8:1-fd00:78::c8:ff"}
-	controlGroups          = "/sys/fs/cgroup"
-	programsFolderVariable = "MOORING_TEST_UPSTREAM_PROGRAMS"
+	// The client's addresses with layer 2: it is on the segment then.
+	neighbor4, neighbor6 = netip.MustParsePrefix("10.78.100.10/16"), netip.MustParsePrefix("fd00:78::64:10/64")
+	pools                = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8:1::/112")}
+	poolsOnSegment       = []string{"10.78.200.1-10.78.200.250", "fd00:78::c8:1-fd00:78::c8:ff"}
+	controlGroups        = "/sys/fs/cgroup"
 )
 
 // machine is a machine of the inventory, and its node.
 type machine struct {
-	index    int
-	name     string
-	host     *sandbox.Host
+	rack.Machine
 	programs []*worker.Program // which end with it
-}
-
-func (m *machine) addr4() netip.Prefix {
-	return netip.MustParsePrefix(fmt.Sprintf("10.78.1.%d/16", m.index))
-}
-func (m *machine) addr6() netip.Prefix {
-	return netip.MustParsePrefix(fmt.Sprintf("fd00:78::1:%d/64", m.index))
 }
 
 // fixture is everything that runs in the sandbox.
 type fixture struct {
 	setup
 	dir      string
-	bin      string // the folder of what build built
+	bin      string // the folder of Kubernetes' programs
+	images   string // the folder of images
+	manager  string // the cloud-controller-manager
 	segment  *sandbox.Segment
 	cluster  *localcluster.Cluster
 	client   kubernetes.Interface
@@ -86,6 +76,8 @@ type fixture struct {
 	machines []*machine
 	programs []*worker.Program
 	cloud    *simtest.Cloud // if it is simulated
+	// deletions is the socket through which names of machines come that are to be deleted.
+	deletions string
 }
 
 // enter runs the calling test in a sandbox, and returns the fixture inside, nil outside.
@@ -96,13 +88,13 @@ func enter(t *testing.T, s setup) *fixture {
 			filepath.Join(plugins, "ptp"), "curl", "nc.openbsd", "ss", "wget")...)
 		localclustertest.Build(t, localcluster.Parts()...)
 		sandbox.Run(t, sandbox.Options{
-			Env: []string{programsFolderVariable + "=" + build(t)}, Sysctls: worker.Sysctls, Cgroups: []string{t.Name()},
+			Env: prepare(t), Sysctls: worker.Sysctls, Cgroups: worker.Cgroups, Alone: []string{worker.PodCgroup},
 			Dirs:    slices.Concat(router.Dirs(), worker.Dirs, []string{"/var/log/containers", "/var/log/pods", "/var/lib/cni"}),
 			Timeout: 40 * time.Minute,
 		})
 		return nil
 	}
-	l := &fixture{setup: s, dir: sandbox.Furnish(t), bin: os.Getenv(programsFolderVariable)}
+	l := &fixture{setup: s, dir: sandbox.Furnish(t), bin: os.Getenv(programsVariable), images: os.Getenv(imagesVariable), manager: os.Getenv(managerVariable)}
 	t.Cleanup(func() { removeCgroups(t) })
 	l.startControlPlane(t)
 	l.startRouter(t)
@@ -116,15 +108,26 @@ func enter(t *testing.T, s setup) *fixture {
 		}
 	})
 	l.awaitNodes(t)
+	l.serveDeletions(t)
 	return l
+}
+
+// prepare builds what runs in the sandbox, and returns the variables that say where it is.
+func prepare(t *testing.T) []string {
+	t.Helper()
+	bin, dir := must.Value(build.Programs(t.Context(), os.Stderr))(t), t.TempDir()
+	manager := filepath.Join(dir, "cloud-controller-manager")
+	must.NoError(t, harness.BuildDaemon(t.Context(), manager, os.Stderr))
+	writeImages(t, bin, dir)
+	return []string{programsVariable + "=" + bin, imagesVariable + "=" + dir, managerVariable + "=" + manager}
 }
 
 // cidrs are the ranges of pods.
 func (l *fixture) cidrs() string {
 	if l.single {
-		return podCIDR4.String()
+		return rack.PodCIDR4.String()
 	}
-	return podCIDR4.String() + "," + podCIDR6.String()
+	return rack.PodCIDR4.String() + "," + rack.PodCIDR6.String()
 }
 
 func (l *fixture) program(name string) string { return filepath.Join(l.bin, name) }
@@ -139,18 +142,18 @@ func (l *fixture) start(t *testing.T, name string, args ...string) *worker.Progr
 // startControlPlane starts Kubernetes' control plane with a scheduler, and the cluster's DNS.
 func (l *fixture) startControlPlane(t *testing.T) {
 	t.Helper()
-	l.segment = sandbox.NewSegment(t, controlPlane4, controlPlane6)
+	l.segment = sandbox.NewSegment(t, rack.ControlPlane4, rack.ControlPlane6)
 	l.cluster = localclustertest.Start(t, localclustertest.WithControllerManager, func(options *localcluster.Options) {
 		options.Dir = filepath.Join(l.dir, "controlplane")
-		options.BindAddress = controlPlane4.Addr()
+		options.BindAddress = rack.ControlPlane4.Addr()
 		options.NodeMonitorPeriod = 5 * time.Second
 		options.APIServerArgs = []string{
-			"--service-cluster-ip-range=" + serviceCIDR, "--allow-privileged=true",
-			"--endpoint-reconciler-type=lease", "--advertise-address=" + controlPlane4.Addr().String(),
+			"--service-cluster-ip-range=" + rack.ServiceCIDR, "--allow-privileged=true",
+			"--endpoint-reconciler-type=lease", "--advertise-address=" + rack.ControlPlane4.Addr().String(),
 			"--kubelet-certificate-authority=" + filepath.Join(options.Dir, "pki", "ca.crt"), "--kubelet-preferred-address-types=InternalIP",
 		}
 		options.ControllerManagerArgs = []string{
-			"--service-cluster-ip-range=" + serviceCIDR, "--allocate-node-cidrs=true", "--cluster-cidr=" + l.cidrs(),
+			"--service-cluster-ip-range=" + rack.ServiceCIDR, "--allocate-node-cidrs=true", "--cluster-cidr=" + l.cidrs(),
 		}
 		if !l.single {
 			options.ControllerManagerArgs = append(options.ControllerManagerArgs, "--node-cidr-mask-size-ipv4=24", "--node-cidr-mask-size-ipv6=64")
@@ -171,34 +174,29 @@ func (l *fixture) startControlPlane(t *testing.T) {
     }
     cache 5
 }
-`, controlPlane4.Addr(), controlPlane6.Addr(), l.cluster.AdminKubeconfig()), 0o600))
+`, rack.ControlPlane4.Addr(), rack.ControlPlane6.Addr(), l.cluster.AdminKubeconfig()), 0o600))
 	l.start(t, "coredns", l.program("coredns"), "-conf", corefile)
 }
 
 // startRouter makes the router, and the client's network.
 func (l *fixture) startRouter(t *testing.T) {
 	t.Helper()
-	host := l.segment.NewHost(t, "rtr", router4, router6)
+	l.router = rack.StartRouter(t, l.segment, l.setup.router, replicas, l.dir)
 	if l.layer2 {
 		l.outside = l.segment.NewHost(t, "client", neighbor4, neighbor6)
-		sandbox.Command(t, append(l.outside.Args(), "ip", "route", "replace", "default", "via", router4.Addr().String())...)
+		sandbox.Command(t, append(l.outside.Args(), "ip", "route", "replace", "default", "via", rack.Router4.Addr().String())...)
 	} else {
-		l.outside = must.Value(host.Attach(t.Context(), "client", []netip.Prefix{gateway4, gateway6}, []netip.Prefix{client4, client6}))(t)
+		l.outside = rack.NewClient(t, l.router)
 	}
-	var neighbors []router.Neighbor
-	for i := range 2 {
-		neighbors = append(neighbors, router.Neighbor{Address: replicaAddr(i).Addr(), ASN: asn})
-	}
-	l.router = router.Start(t, l.setup.router, host, l.dir, router.Config{ASN: asn, RouterID: router4.Addr(), Neighbors: neighbors})
 	if l.byAddress {
-		sandbox.Command(t, append(host.Args(), "sysctl", "-q", "-w", "net.ipv4.fib_multipath_hash_policy=0", "net.ipv6.fib_multipath_hash_policy=0")...)
+		sandbox.Command(t, append(l.router.Host.Args(), "sysctl", "-q", "-w", "net.ipv4.fib_multipath_hash_policy=0", "net.ipv6.fib_multipath_hash_policy=0")...)
 	}
 	// The API server reaches pods, and the client, through the router.
-	for _, to := range []netip.Prefix{podCIDR4, client4.Masked()} {
-		sandbox.Command(t, "ip", "route", "add", to.String(), "via", router4.Addr().String())
+	for _, to := range []netip.Prefix{rack.PodCIDR4, rack.Client4.Masked()} {
+		sandbox.Command(t, "ip", "route", "add", to.String(), "via", rack.Router4.Addr().String())
 	}
-	for _, to := range []netip.Prefix{podCIDR6, client6.Masked()} {
-		sandbox.Command(t, "ip", "-6", "route", "add", to.String(), "via", router6.Addr().String())
+	for _, to := range []netip.Prefix{rack.PodCIDR6, rack.Client6.Masked()} {
+		sandbox.Command(t, "ip", "-6", "route", "add", to.String(), "via", rack.Router6.Addr().String())
 	}
 }
 
@@ -213,44 +211,32 @@ const network = `{"cniVersion": "0.4.0", "name": "pods", "plugins": [
 // startNodes makes the nodes: a container runtime, kube-proxy and a kubelet each.
 func (l *fixture) startNodes(t *testing.T) {
 	t.Helper()
-	for i := 1; i <= nodes; i++ {
-		m := &machine{index: i, name: fmt.Sprintf("n%d", i)}
+	for i := 1; i <= rack.Nodes; i++ {
+		m := &machine{Machine: rack.NewMachine(t, l.segment, i)}
 		l.machines = append(l.machines, m)
-		m.host = l.segment.NewHost(t, m.name, m.addr4(), m.addr6())
-		for _, args := range [][]string{
-			{"ip", "route", "replace", "default", "via", router4.Addr().String()},
-			{"ip", "-6", "route", "replace", "default", "via", router6.Addr().String()},
-			{"sysctl", "-q", "-w", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"},
-		} {
-			sandbox.Command(t, append(m.host.Args(), args...)...)
-		}
 		if !l.layer2 && !l.simulated {
-			must.NoError(t, m.host.Blackhole(t.Context(), pools...))
+			must.NoError(t, m.Host.Blackhole(t.Context(), pools...))
 		}
-		dir := filepath.Join(l.dir, m.name)
-		l.programs = append(l.programs, worker.StartKubeProxy(t, l.cluster, m.host, m.name, l.proxy, l.cidrs(), dir))
+		dir := filepath.Join(l.dir, m.Name)
+		l.programs = append(l.programs, worker.StartKubeProxy(t, l.cluster, m.Host, m.Name, l.proxy, l.cidrs(), dir))
 		containerd, socket := worker.Containerd{
-			Name: "containerd-" + m.name, Inside: m.host.Args(), Snapshotter: "overlayfs",
+			Name: "containerd-" + m.Name, Inside: m.Host.Args(), Snapshotter: "overlayfs",
 			Plugins: plugins, Network: fmt.Sprintf(network, filepath.Join(dir, "ipam")),
 		}.Start(t, filepath.Join(dir, "containerd"))
-		for _, image := range images(l.bin) {
+		for _, image := range must.Value(filepath.Glob(filepath.Join(l.images, "*.tar")))(t) {
 			sandbox.Command(t, "ctr", "--address", socket, "--namespace", "k8s.io", "images", "import", "--snapshotter", "overlayfs", image)
 		}
-		ips := []netip.Addr{m.addr4().Addr(), m.addr6().Addr()}
+		ips := []netip.Addr{m.Addr4().Addr(), m.Addr6().Addr()}
 		if l.single {
 			ips = ips[:1]
 		}
-		kubelet := worker.StartKubelet(t, l.cluster, m.host, worker.Kubelet{
-			Name: m.name, NodeIPs: ips, ServerTLSBootstrap: true,
-			Args: []string{"--cluster-dns=" + controlPlane4.Addr().String(), "--cluster-domain=cluster.local", "--cgroup-root=/" + t.Name(), "--v=2"},
+		kubelet := worker.StartKubelet(t, l.cluster, m.Host, worker.Kubelet{
+			Name: m.Name, NodeIPs: ips, ServerTLSBootstrap: true,
+			Args: []string{"--cluster-dns=" + rack.ControlPlane4.Addr().String(), "--cluster-domain=cluster.local", "--v=2"},
 		}, dir, socket)
 		m.programs = []*worker.Program{kubelet, containerd}
 		l.programs = append(l.programs, m.programs...)
 	}
-}
-
-func replicaAddr(i int) netip.Prefix {
-	return netip.MustParsePrefix(fmt.Sprintf("10.78.0.%d/16", 11+i))
 }
 
 // startManagers starts two replicas with the rights that ship, and with the defaults of most flags.
@@ -265,16 +251,15 @@ func (l *fixture) startManagers(t *testing.T) {
 	}
 	must.NoError(t, l.cluster.Apply(t.Context(), deploy.With(rights, deploy.ServingCertificateRBAC)))
 	kubeconfig := must.Value(l.cluster.ServiceAccountKubeconfig(t.Context(), "kube-system", "cloud-controller-manager"))(t)
-	for i := range 2 {
+	for i := range replicas {
 		manager := harness.Manager{
-			Name: fmt.Sprintf("ccm%d", i), Dir: l.dir, Path: l.program("cloud-controller-manager"), Kubeconfig: kubeconfig, CloudConfig: config,
+			Name: fmt.Sprintf("ccm%d", i), Dir: l.dir, Path: l.manager, Kubeconfig: kubeconfig, CloudConfig: config,
 			Flags: []string{
 				"--cloud-provider=" + provider, "--allocate-node-cidrs", "--cluster-cidr=" + l.cidrs(), "--controllers=*,kubelet-serving-certificate", "--v=2",
 			},
 		}
 		if !l.simulated { // it is where the simulated cloud listens
-			host := l.segment.NewHost(t, manager.Name, replicaAddr(i), netip.MustParsePrefix(fmt.Sprintf("fd00:78::%d/64", 11+i)))
-			manager.Inside, manager.Port = host.Args(), 10258
+			manager.Inside, manager.Port = rack.NewReplica(t, l.segment, i).Args(), 10258
 		}
 		l.programs = append(l.programs, worker.StartManager(t, manager))
 	}
@@ -286,12 +271,12 @@ func (l *fixture) config() string { return filepath.Join(l.dir, "cloud.yaml") }
 func (l *fixture) writeConfig() error {
 	var inventory strings.Builder
 	for _, m := range l.machines {
-		six := fmt.Sprintf(", {address: %q}", m.addr6().Addr())
+		six := fmt.Sprintf(", {address: %q}", m.Addr6().Addr())
 		if l.single {
 			six = ""
 		}
 		fmt.Fprintf(&inventory, "  - {name: %s, id: serial-%d, zone: rack-%d, machineType: r640, addresses: [{address: %s}%s]}\n",
-			m.name, m.index, m.index, m.addr4().Addr(), six)
+			m.Name, m.Index, m.Index, m.Addr4().Addr(), six)
 	}
 	addresses, layer2 := []string{pools[0].String(), pools[1].String()}, ""
 	if l.layer2 {
@@ -308,7 +293,7 @@ inventory:
 bgp:
   asn: %d
   peers: [{name: rtr, address: %s, asn: %d}]
-%s`, inventory.String(), addresses[0], addresses[1], asn, router4.Addr(), asn, layer2)
+%s`, inventory.String(), addresses[0], addresses[1], rack.ASN, rack.Router4.Addr(), rack.ASN, layer2)
 	if err := os.WriteFile(l.config()+".new", []byte(text), 0o600); err != nil {
 		return err
 	}
@@ -324,7 +309,7 @@ func (l *fixture) awaitNodes(t *testing.T) {
 			return err
 		}
 		var wrong []error
-		if len(list.Items) != nodes {
+		if len(list.Items) != rack.Nodes {
 			wrong = append(wrong, fmt.Errorf("there are %d nodes", len(list.Items)))
 		}
 		for _, node := range list.Items {
@@ -341,11 +326,11 @@ func (l *fixture) awaitNodes(t *testing.T) {
 	t.Cleanup(func() { l.deletePods(t) })
 }
 
-// serveDeletions deletes machines whose names come through a socket, and returns its path. It answers with what went wrong.
-func (l *fixture) serveDeletions(t *testing.T) string {
+// serveDeletions deletes machines whose names come through a socket. It answers with what went wrong.
+func (l *fixture) serveDeletions(t *testing.T) {
 	t.Helper()
-	path := filepath.Join(l.dir, "delete.sock")
-	listener := must.Value((&net.ListenConfig{}).Listen(t.Context(), "unix", path))(t)
+	l.deletions = filepath.Join(l.dir, "delete.sock")
+	listener := must.Value((&net.ListenConfig{}).Listen(t.Context(), "unix", l.deletions))(t)
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
@@ -368,12 +353,11 @@ func (l *fixture) serveDeletions(t *testing.T) string {
 		_ = listener.Close()
 		<-served
 	})
-	return path
 }
 
 // deleteMachine ends what runs on a machine, and takes it out of the inventory, as an operator does.
 func (l *fixture) deleteMachine(ctx context.Context, name string) error {
-	i := slices.IndexFunc(l.machines, func(m *machine) bool { return m.name == name })
+	i := slices.IndexFunc(l.machines, func(m *machine) bool { return m.Name == name })
 	if i < 0 {
 		return fmt.Errorf("there is no machine %q", name)
 	}
@@ -383,7 +367,7 @@ func (l *fixture) deleteMachine(ctx context.Context, name string) error {
 	}
 	gone := l.machines[i]
 	l.machines = slices.Delete(l.machines, i, i+1)
-	if err := l.segment.Cut(ctx, gone.host); err != nil {
+	if err := l.segment.Cut(ctx, gone.Host); err != nil {
 		return err
 	}
 	if !l.simulated {
@@ -412,8 +396,8 @@ func (l *fixture) deletePods(t *testing.T) {
 	})
 }
 
-// removeCgroups ends what is left of containers whose node was deleted, and removes their control groups, the deepest first. They are below
-// one that has the name of the test: set-ups may run at the same time.
+// removeCgroups ends what is left of containers, of a machine that was deleted or of Pods whose kubelet ended first, and removes their control
+// groups, the deepest first.
 func removeCgroups(t *testing.T) {
 	t.Helper()
 	poll.Until(t, "the control groups of containers can be removed", func(context.Context) error {
@@ -422,7 +406,7 @@ func removeCgroups(t *testing.T) {
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
 				return nil
-			case err == nil && entry.IsDir() && strings.Contains(path+"/", "/"+t.Name()+"/"):
+			case err == nil && entry.IsDir() && strings.Contains(path+"/", "/"+worker.PodCgroup+"/"):
 				found = append(found, path)
 			}
 			return err

@@ -1,6 +1,6 @@
 // Package upstream_test runs Kubernetes' own end-to-end tests on a cluster in network namespaces: a control plane with a scheduler and DNS, three
 // nodes with a container runtime, a kubelet and kube-proxy each, a router, a client, and two replicas of Mooring. The tests are built from Kubernetes'
-// module. MOORING_UPSTREAM says which specs run: few, or all.
+// module. MOORING_UPSTREAM says which specs run: few, or all. Without it, few run in one set-up.
 package upstream_test
 
 import (
@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-ccm/mooring/dev/e2e/rack"
 	"github.com/mooring-ccm/mooring/dev/e2e/router"
 	"github.com/mooring-ccm/mooring/dev/localcluster"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
@@ -36,6 +37,8 @@ type setup struct {
 	simulated bool
 	// single has IPv4 alone on nodes and pods.
 	single bool
+	// always has few specs run with all other tests of the project.
+	always bool
 	// cannot are regular expressions of specs that cannot pass.
 	cannot []string
 }
@@ -69,6 +72,7 @@ const (
 	clientElsewhere      = "ExternalTrafficPolicy: Local.*should work for type=LoadBalancer"
 	affinity             = "session affinity"
 	withoutNodePort      = "without NodePort"
+	twoFamilies          = "at least one dual-stack node"
 )
 
 var (
@@ -77,53 +81,53 @@ var (
 		name: "balancers", provider: "skeleton", parallel: 6, timeout: 18 * time.Minute, focus: "Feature:LoadBalancer", skip: updates.focus,
 	}
 	// updates replaces Pods that take a minute to end, on all nodes, five times.
-	updates = specs{name: "updates", provider: "skeleton", parallel: 2, timeout: 20 * time.Minute, focus: "connectivity disruption during rolling update"}
+	updates = specs{name: "updates", provider: "skeleton", parallel: 2, timeout: 25 * time.Minute, focus: "connectivity disruption during rolling update"}
+	// nodes are the specs that need what a cloud controller manager writes to nodes, zones and addresses, and one for Deployments that runs on a few
+	// clouds only.
+	nodes = specs{
+		name: "nodes", provider: "aws", parallel: 3, timeout: 12 * time.Minute,
+		focus: "not disrupt a cloud load-balancer|Traffic Distribution should route|Topology Hints should|functioning NodePort service|at least one dual-stack node",
+	}
 )
 
 func TestFRRWithIptables(t *testing.T) {
-	run(t, setup{router: router.FRR, proxy: "iptables", cannot: []string{healthOnEveryAddress}}, balancers, updates, deletion)
+	run(t, setup{router: router.FRR, proxy: "iptables", always: true, cannot: []string{healthOnEveryAddress}})
 }
 
 func TestBIRDWithNftables(t *testing.T) {
-	run(t, setup{router: router.BIRD, proxy: "nftables", byAddress: true, cannot: []string{healthOnEveryAddress, reachesTwoNodes}}, balancers, deletion)
+	run(t, setup{router: router.BIRD, proxy: "nftables", byAddress: true, cannot: []string{healthOnEveryAddress, reachesTwoNodes}})
 }
 
 func TestLayer2(t *testing.T) {
-	run(t, setup{
-		router: router.FRR, proxy: "iptables", layer2: true, cannot: []string{healthOnEveryAddress, reachesTwoNodes, clientElsewhere},
-	}, balancers, deletion)
+	run(t, setup{router: router.FRR, proxy: "iptables", layer2: true, cannot: []string{healthOnEveryAddress, reachesTwoNodes, clientElsewhere}})
 }
 
 func TestIPv4(t *testing.T) {
-	run(t, setup{router: router.FRR, proxy: "iptables", single: true}, balancers, deletion)
+	run(t, setup{router: router.FRR, proxy: "iptables", single: true, cannot: []string{twoFamilies}})
 }
 
 func TestSimulatedCloud(t *testing.T) {
-	run(t, setup{
-		router: router.FRR, proxy: "iptables", simulated: true, cannot: []string{healthOnEveryAddress, affinity, withoutNodePort},
-	}, balancers, deletion)
+	run(t, setup{router: router.FRR, proxy: "iptables", simulated: true, cannot: []string{healthOnEveryAddress, affinity, withoutNodePort}})
 }
 
-// run runs specs in a set-up: few of them, or all that are listed.
-func run(t *testing.T, s setup, all ...specs) {
+// run runs specs in a set-up: few of them, or all.
+func run(t *testing.T, s setup) {
 	t.Helper()
 	chosen := os.Getenv(specsVariable)
-	switch chosen {
-	case "":
-		t.Skip(specsVariable + " is not set: make test-e2e runs Kubernetes' own tests")
-	case "few":
-		all = []specs{few}
-	case "all":
-	default:
+	switch {
+	case chosen == "" && !s.always:
+		t.Skip(specsVariable + " is not set: make test-e2e runs this set-up")
+	case chosen != "" && chosen != "few" && chosen != "all":
 		t.Fatalf("%s is %q, want few or all", specsVariable, chosen)
 	}
 	l := enter(t, s)
 	if l == nil {
 		return
 	}
-	socket := l.serveDeletions(t)
-	for _, group := range all {
-		t.Run(group.name, func(t *testing.T) { l.try(t, group, socket) })
+	if chosen == "all" {
+		l.all(t)
+	} else {
+		t.Run(few.name, func(t *testing.T) { l.try(t, few) })
 	}
 	for _, program := range l.programs {
 		if err := program.Runs(); err != nil {
@@ -132,8 +136,25 @@ func run(t *testing.T, s setup, all ...specs) {
 	}
 }
 
+// all runs all specs. Updates mostly wait, so the others run beside them: each spec has a namespace of its own.
+func (l *fixture) all(t *testing.T) {
+	t.Run("beside", func(t *testing.T) {
+		t.Run(updates.name, func(t *testing.T) {
+			t.Parallel()
+			l.try(t, updates)
+		})
+		t.Run("others", func(t *testing.T) {
+			t.Parallel()
+			for _, group := range []specs{balancers, nodes} {
+				t.Run(group.name, func(t *testing.T) { l.try(t, group) })
+			}
+		})
+	})
+	t.Run(deletion.name, func(t *testing.T) { l.try(t, deletion) })
+}
+
 // try runs specs from the client's network, and reports each.
-func (l *fixture) try(t *testing.T, group specs, socket string) {
+func (l *fixture) try(t *testing.T, group specs) {
 	dir := filepath.Join(l.dir, group.name)
 	must.NoError(t, os.MkdirAll(dir, 0o755))
 	log := must.Value(os.Create(filepath.Join(dir, "ginkgo.log")))(t)
@@ -147,9 +168,9 @@ func (l *fixture) try(t *testing.T, group specs, socket string) {
 	args = append(args, "-v", "--no-color", "--timeout", group.timeout.String(), "--output-interceptor-mode=none", "--junit-report=junit.xml",
 		"--output-dir", dir, l.program("e2e.test"), "--", "--provider="+group.provider, "--kubeconfig="+l.cluster.AdminKubeconfig(),
 		"--kubectl-path="+localclustertest.Build(t, localcluster.Client).Program("kubectl"), "--disable-log-dump", "--dns-domain=cluster.local",
-		"--num-nodes="+strconv.Itoa(nodes))
+		"--num-nodes="+strconv.Itoa(rack.Nodes))
 	command := exec.CommandContext(t.Context(), args[0], args[1:]...)
-	command.Env = append(os.Environ(), "HOME="+l.dir, "KUBECONFIG="+l.cluster.AdminKubeconfig(), "DELETE_NODE="+socket)
+	command.Env = append(os.Environ(), "HOME="+l.dir, "KUBECONFIG="+l.cluster.AdminKubeconfig(), "DELETE_NODE="+l.deletions)
 	command.Dir, command.Stdout, command.Stderr = dir, log, log
 	ended := command.Run()
 	ran := report(t, filepath.Join(dir, "junit.xml"))
