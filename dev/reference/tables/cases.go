@@ -1,8 +1,11 @@
 package tables
 
 import (
+	"context"
 	"fmt"
 	"testing"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/mooring-ccm/mooring/dev/reference/upstream"
 	"github.com/mooring-ccm/mooring/dev/simulation/managers"
@@ -48,29 +51,55 @@ type Result struct {
 
 // Play plays the case under the reference and another manager. The error is Unplayable if it cannot be played.
 func (c Case) Play(t *testing.T, manager *managers.Manager) (Result, error) {
-	differences, _, err := c.play(t, manager, false)
-	if err != nil {
-		return Result{}, err
-	}
-	initialized, twice, err := c.play(t, manager, true)
-	return Result{Differences: differences, Initialized: initialized, Twice: twice}, err
+	return c.play(func(scripts [2]*Script) (outcomes [2]Outcome, err error) {
+		if outcomes[0], err = Play(t, scripts[0], managers.Reference); err == nil {
+			outcomes[1], err = Play(t, scripts[1], manager)
+		}
+		return outcomes, err
+	})
 }
 
-func (c Case) play(t *testing.T, manager *managers.Manager, initialized bool) (differences []string, other bool, err error) {
-	var outcomes []Outcome
-	for _, one := range []*managers.Manager{managers.Reference, manager} {
-		script, err := c.build(c.Read(), c.part)
+// PlayOn is Play on real API servers and in real time, with both managers at the same time.
+func (c Case) PlayOn(ctx context.Context, manager *managers.Manager, reference, other Genuine) (Result, error) {
+	return c.play(func(scripts [2]*Script) (outcomes [2]Outcome, err error) {
+		group, ctx := errgroup.WithContext(ctx)
+		group.Go(func() (err error) {
+			outcomes[0], err = reference.Play(ctx, scripts[0], managers.Reference)
+			return err
+		})
+		group.Go(func() (err error) {
+			outcomes[1], err = other.Play(ctx, scripts[1], manager)
+			return err
+		})
+		return outcomes, group.Wait()
+	})
+}
+
+// play plays the case as it is, and in a cluster whose nodes a cloud has initialized if that is another case.
+func (c Case) play(both func([2]*Script) ([2]Outcome, error)) (Result, error) {
+	result := Result{}
+	for _, initialized := range []bool{false, true} {
+		var scripts [2]*Script
+		for i := range scripts {
+			script, err := c.build(c.Read(), c.part)
+			if err != nil {
+				return Result{}, err
+			}
+			if initialized && !script.initialized() {
+				return result, nil
+			}
+			scripts[i] = script
+		}
+		outcomes, err := both(scripts)
 		if err != nil {
-			return nil, false, err
+			return Result{}, err
 		}
-		if initialized && !script.initialized() {
-			return nil, false, nil
+		differences := Compare(outcomes[0], outcomes[1])
+		if initialized {
+			result.Initialized, result.Twice = differences, true
+		} else {
+			result.Differences = differences
 		}
-		outcome, err := Play(t, script, one)
-		if err != nil {
-			return nil, false, err
-		}
-		outcomes = append(outcomes, outcome)
 	}
-	return Compare(outcomes[0], outcomes[1]), true, nil
+	return result, nil
 }

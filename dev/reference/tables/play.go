@@ -75,6 +75,7 @@ const (
 type World struct {
 	Cloud  *fake.Cloud
 	client kubernetes.Interface
+	server server
 }
 
 // Outcome is what a case has come to under one manager.
@@ -91,33 +92,24 @@ type Outcome struct {
 	anyOrder bool
 }
 
-// Play plays a script under a manager.
+// Play plays a script under a manager, with an API server in memory and in virtual time.
 func Play(t *testing.T, script *Script, manager *managers.Manager) (outcome Outcome, err error) {
-	synctest.Test(t, func(t *testing.T) { outcome, err = play(t.Context(), script, manager) })
+	synctest.Test(t, func(t *testing.T) { outcome, err = play(t.Context(), script, manager, inMemory(manager)) })
 	return outcome, err
 }
 
-func play(ctx context.Context, script *Script, manager *managers.Manager) (Outcome, error) {
-	began := time.Now()
-	var events eventLog
-	server := apiserver.New(apiserver.Options{
-		Intercept: func(request *http.Request, about apiserver.Attributes) (*http.Response, error) {
-			if about.Resource == "events" && about.Verb == "create" {
-				return nil, events.keep(request)
-			}
-			if script.Intercept == nil || about.Identity != manager.Name || time.Since(began) > faulty {
-				return nil, nil
-			}
-			return script.Intercept(request, about)
-		},
-	})
-	config := server.Config("user")
-	config.QPS = -1
-	client, err := kubernetes.NewForConfig(config)
+func play(ctx context.Context, script *Script, manager *managers.Manager, server server) (Outcome, error) {
+	between := &interceptor{script: script, began: time.Now()}
+	users, transport, err := server.connect(between.answer)
+	if err != nil {
+		return Outcome{}, err
+	}
+	users.QPS = -1
+	client, err := kubernetes.NewForConfig(users)
 	if err != nil {
 		return Outcome{}, fmt.Errorf("client of the users: %w", err)
 	}
-	world := &World{Cloud: script.Cloud, client: client}
+	world := &World{Cloud: script.Cloud, client: client, server: server}
 	for _, node := range script.Nodes {
 		if err := world.Node(ctx, node); err != nil {
 			return Outcome{}, err
@@ -128,16 +120,16 @@ func play(ctx context.Context, script *Script, manager *managers.Manager) (Outco
 			return Outcome{}, err
 		}
 	}
-	cloud := &plugin{Cloud: script.Cloud, withoutRoutes: script.WithoutRoutes, status: script.Status, beside: script.beside}
+	cloud := &plugin{Cloud: script.Cloud, withoutRoutes: script.WithoutRoutes, status: script.Status, beside: script.beside, spec: server.spec}
 	process, err := managers.Start(ctx, manager, managers.Settings{
 		Flags:     script.flags(),
-		Transport: server.Client(manager.Name),
+		Transport: transport,
 		Plugin:    func(*managers.Incarnation) cloudprovider.Interface { return cloud },
 	})
 	if err != nil {
 		return Outcome{}, fmt.Errorf("start %s: %w", manager.Name, err)
 	}
-	defer process.Release()
+	defer server.end(process)
 	for _, step := range script.Steps {
 		time.Sleep(settle)
 		if err := step(ctx, world); err != nil {
@@ -147,7 +139,7 @@ func play(ctx context.Context, script *Script, manager *managers.Manager) (Outco
 	time.Sleep(script.Lasts)
 	outcome, err := world.look(ctx)
 	outcome.anyOrder = script.anyOrder
-	outcome.Ended, outcome.Calls, outcome.Routes, outcome.Events = process.Err() != nil, cloud.made(), cloud.routes(), events.sorted()
+	outcome.Ended, outcome.Calls, outcome.Routes, outcome.Events = process.Err() != nil, cloud.made(), cloud.routes(), between.events.sorted()
 	return outcome, err
 }
 
@@ -281,6 +273,9 @@ func complete(wanted *corev1.Service) *corev1.Service {
 // Service makes a Service with its status. One with a deletion timestamp is deleted then.
 func (w *World) Service(ctx context.Context, wanted *corev1.Service) error {
 	service := complete(wanted)
+	if err := w.server.namespace(ctx, w.client, service.Namespace); err != nil {
+		return err
+	}
 	services := w.client.CoreV1().Services(service.Namespace)
 	kind := service.Spec.Type
 	if len(service.Status.LoadBalancer.Ingress) > 0 {
@@ -354,7 +349,10 @@ func (w *World) look(ctx context.Context) (Outcome, error) {
 		return outcome, err
 	}
 	for _, service := range services.Items {
-		outcome.Objects["Service "+serviceKey(&service)] = serviceProperties(&service)
+		if ownService(&service) {
+			continue
+		}
+		outcome.Objects["Service "+serviceKey(&service)] = serviceProperties(&service, w.server.spec)
 	}
 	return outcome, nil
 }
@@ -439,9 +437,9 @@ func nodeProperties(node *corev1.Node) map[string]string {
 	return properties
 }
 
-func serviceProperties(service *corev1.Service) map[string]string {
+func serviceProperties(service *corev1.Service, known func(corev1.ServiceSpec) corev1.ServiceSpec) map[string]string {
 	properties := metaProperties(&service.ObjectMeta)
-	spec, _ := json.Marshal(service.Spec)                  // a struct of strings and numbers
+	spec, _ := json.Marshal(known(service.Spec))           // a struct of strings and numbers
 	status, _ := json.Marshal(service.Status.LoadBalancer) // the same
 	properties["spec"], properties["status"] = string(spec), string(status)
 	for _, condition := range service.Status.Conditions {

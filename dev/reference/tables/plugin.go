@@ -30,6 +30,8 @@ type plugin struct {
 	status *corev1.LoadBalancerStatus
 	// beside is a node whose instance exists and runs.
 	beside string
+	// spec leaves out of a Service what the API server draws.
+	spec func(corev1.ServiceSpec) corev1.ServiceSpec
 
 	mu    sync.Mutex
 	calls []call
@@ -64,13 +66,13 @@ func (p *plugin) Zones() (cloudprovider.Zones, bool)               { return p, !
 func serviceKey(service *corev1.Service) string { return service.Namespace + "/" + service.Name }
 
 // given is what a call about a load balancer was given.
-func given(service *corev1.Service, nodes []*corev1.Node) []string {
+func (p *plugin) given(service *corev1.Service, nodes []*corev1.Node) []string {
 	hosts := make([]string, 0, len(nodes))
 	for _, node := range nodes {
 		hosts = append(hosts, node.Name+"="+node.Spec.ProviderID)
 	}
 	slices.Sort(hosts)
-	spec, _ := json.Marshal(service.Spec) // a struct of strings and numbers
+	spec, _ := json.Marshal(p.spec(service.Spec)) // a struct of strings and numbers
 	return []string{"hosts [" + strings.Join(hosts, " ") + "]", "spec " + string(spec)}
 }
 
@@ -98,7 +100,7 @@ func (p *plugin) GetLoadBalancer(ctx context.Context, cluster string, service *c
 }
 
 func (p *plugin) EnsureLoadBalancer(ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node) (*corev1.LoadBalancerStatus, error) {
-	p.record("EnsureLoadBalancer", serviceKey(service), given(service, nodes)...)
+	p.record("EnsureLoadBalancer", serviceKey(service), p.given(service, nodes)...)
 	status, err := p.Cloud.EnsureLoadBalancer(ctx, cluster, service, nodes)
 	if err == nil {
 		p.exists(service, true)
@@ -110,7 +112,7 @@ func (p *plugin) EnsureLoadBalancer(ctx context.Context, cluster string, service
 }
 
 func (p *plugin) UpdateLoadBalancer(ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node) error {
-	p.record("UpdateLoadBalancer", serviceKey(service), given(service, nodes)...)
+	p.record("UpdateLoadBalancer", serviceKey(service), p.given(service, nodes)...)
 	return p.Cloud.UpdateLoadBalancer(ctx, cluster, service, nodes)
 }
 

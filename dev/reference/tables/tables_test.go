@@ -94,8 +94,14 @@ func TestTables(t *testing.T) {
 // judge plays a case. A difference that no row explains fails the test.
 func judge(t *testing.T, one tables.Case) tables.Row {
 	t.Helper()
-	row := tables.Row{Case: one}
 	result, err := one.Play(t, managers.Mooring)
+	return explain(t, one, result, err)
+}
+
+// explain returns the row of a case that was played. A difference that no row of the register explains fails the test.
+func explain(t *testing.T, one tables.Case, result tables.Result, err error) tables.Row {
+	t.Helper()
+	row := tables.Row{Case: one}
 	if errors.As(err, &row.Unplayable) {
 		return row
 	}
