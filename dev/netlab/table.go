@@ -1,6 +1,7 @@
 package netlab
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -36,9 +37,15 @@ func (r *Router) Table(ctx context.Context) (Table, error) {
 
 // Read adds the routes that a router has learned, out of what "ip -j route show" prints.
 func (t Table) Read(shown []byte) error {
+	type gateway struct {
+		Gateway string
+		// Via is the gateway of another family (RFC 8950).
+		Via struct{ Host string }
+	}
 	var routes []struct {
-		Dst, Protocol, Gateway string
-		NextHops               []struct{ Gateway string }
+		gateway
+		Dst, Protocol string
+		NextHops      []gateway
 	}
 	if err := json.Unmarshal(shown, &routes); err != nil {
 		return err
@@ -51,15 +58,12 @@ func (t Table) Read(shown []byte) error {
 		if err != nil {
 			return err
 		}
-		gateways := []string{route.Gateway}
+		gateways := []gateway{route.gateway}
 		if len(route.NextHops) > 0 {
-			gateways = gateways[:0]
-			for _, hop := range route.NextHops {
-				gateways = append(gateways, hop.Gateway)
-			}
+			gateways = route.NextHops
 		}
 		for _, gateway := range gateways {
-			hop, err := netip.ParseAddr(gateway)
+			hop, err := netip.ParseAddr(cmp.Or(gateway.Gateway, gateway.Via.Host))
 			if err != nil {
 				return fmt.Errorf("next hop of %s: %w", to, err)
 			}

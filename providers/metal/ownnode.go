@@ -20,6 +20,26 @@ type ownNode struct {
 
 // labels returns the labels of the node, nil as long as nodes are being listed. When the API server is away, they stay as they were.
 func (o *ownNode) labels() (map[string]string, error) {
+	node, err := o.find()
+	switch {
+	case node == nil:
+		return nil, err
+	case node.Labels == nil:
+		return map[string]string{}, nil
+	}
+	return node.Labels, nil
+}
+
+// name returns the name of the node, empty if it is not known.
+func (o *ownNode) name() string {
+	if node, _ := o.find(); node != nil {
+		return node.Name
+	}
+	return ""
+}
+
+// find returns the node, nil as long as nodes are being listed.
+func (o *ownNode) find() (*corev1.Node, error) {
 	if !o.nodes.Informer().HasSynced() {
 		return nil, nil
 	}
@@ -31,14 +51,7 @@ func (o *ownNode) labels() (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
-	node, err := own.Find(nodes)
-	if err != nil {
-		return nil, err
-	}
-	if node.Labels == nil {
-		return map[string]string{}, nil
-	}
-	return node.Labels, nil
+	return own.Find(nodes)
 }
 
 // onChange calls a function, which returns at once, when a node comes or goes, or gets other labels.

@@ -148,7 +148,7 @@ func (c *Cloud) assemble(replica provider.Replica) (*parts, error) {
 	made.announcer, err = announce.New(announce.Options{
 		Informers: replica.Informers, Prober: health.New(announcement.Health, replica.Registerer), Sinks: map[string]announce.Sink{"bgp": made.speaker, "l2": made.responder},
 		Config: announcement, Advertising: announce.NewAdvertising(settings.BGP, settings.L2 != nil), PoolOf: c.poolOf,
-		PoolOverlap: c.poolOverlap, ClusterCIDRs: replica.ClusterCIDRs, OwnsNode: c.ownsNode(), Registerer: replica.Registerer,
+		PoolOverlap: c.poolOverlap, OwnNode: own.name, ClusterCIDRs: replica.ClusterCIDRs, OwnsNode: c.ownsNode(), Registerer: replica.Registerer,
 		Networks: made.responder.Networks, NetworksChanged: made.responder.NetworksChanged(), L2: func() *config.L2 { return c.source.Current().L2 },
 	})
 	if err != nil {

@@ -105,6 +105,16 @@ func (a *Advertising) selecting(pool string, services []model.Service) []int {
 	return selected
 }
 
+// needsOwnNode reports whether it matters on which node this replica runs.
+func (a *Advertising) needsOwnNode() bool {
+	return a != nil && slices.ContainsFunc(a.groups, func(group config.PeerGroup) bool { return group.OwnNode })
+}
+
+// leadsTo reports whether a node may be a next hop for a group.
+func (in Input) leadsTo(node string, group *config.PeerGroup) bool {
+	return !group.OwnNode || node == in.OwnNode
+}
+
 // nextHop returns the address of a node that is its next hop for a group of peers, or an invalid one if there is no such address.
 func nextHop(node model.Node, group *config.PeerGroup, family model.Family) netip.Addr {
 	for _, addr := range node.Addresses {
@@ -140,6 +150,8 @@ type view struct {
 	subnets string
 	// advertisement is the one that restricts the nodes, or everyNode.
 	advertisement int
+	// own says that the group sees the node of this replica only.
+	own bool
 }
 
 const everyNode = -1
@@ -214,7 +226,7 @@ func (a *advertiser) pods(out *Output) {
 			route.Groups = map[string]routing.Hops{}
 			for i := range a.groups {
 				group := &a.groups[i]
-				if hop := nextHop(a.in.Nodes[name], group, model.FamilyOf(cidr.Addr())); hop.IsValid() {
+				if hop := nextHop(a.in.Nodes[name], group, model.FamilyOf(cidr.Addr())); hop.IsValid() && a.in.leadsTo(name, group) {
 					with := a.with(group, "", nil)
 					route.Groups[group.Name] = routing.Hops{NextHops: []netip.Addr{hop}, Attributes: []routing.Attributes{with}}
 				}
@@ -411,7 +423,7 @@ func (a *advertiser) viewOf(group *config.PeerGroup, advertisement int) view {
 	for _, subnet := range group.Subnets {
 		subnets.WriteString(subnet.String() + " ")
 	}
-	return view{subnets.String(), advertisement}
+	return view{subnets.String(), advertisement, group.OwnNode}
 }
 
 // see returns the nodes of a view that may be next hops.
@@ -425,6 +437,9 @@ func (a *advertiser) see(group *config.PeerGroup, key view) [model.Families]seen
 			return netip.Addr{}, model.NodeWithoutFamily
 		}
 		if key.advertisement != everyNode && !matchAny(a.selectors[key.advertisement].nodes, node.Labels) {
+			return netip.Addr{}, model.NodeNotAdvertised
+		}
+		if !a.in.leadsTo(node.Name, group) {
 			return netip.Addr{}, model.NodeNotAdvertised
 		}
 		return nextHop(node, group, family), model.NodeNotAdvertised

@@ -179,6 +179,30 @@ func TestAdvertisements(t *testing.T) {
 	}
 }
 
+// TestLinksLeadToOwnNode has a router at the other end of a link: it gets what the node of this replica serves, and nothing by others.
+func TestLinksLeadToOwnNode(t *testing.T) {
+	const link = "::%rack"
+	for own, want := range map[string][3]string{
+		"n2": {"10.0.0.2=100", "10.0.0.2=100", ""}, "n3": {"10.0.0.3=100", "", "10.0.0.3=100"}, "": {}, "other": {},
+	} {
+		c := racks().service("s", false, web4, "n1").service("l", true, transit, "n2")
+		for i := 1; i <= 4; i++ {
+			name := fmt.Sprintf("n%d", i)
+			c.Nodes[name] = withPods(c.Nodes[name], i)
+		}
+		c.Settings.ClusterNextHops, c.OwnNode = 1, own
+		c.announcing(func(b *config.BGP) { b.Peers[0].Address, b.Peers[0].Interface = "", "rack" })
+		out := c.derive()
+		got := [3]string{toGroup(out, link, host), toGroup(out, link, transit+"/32"), toGroup(out, link, "10.244.3.0/24")}
+		if got != want {
+			t.Errorf("the replica on node %q announces %q over the link, want %q", own, got, want)
+		}
+		if all := toGroup(out, "", "10.244.2.0/24"); all != "10.0.0.2=100" {
+			t.Errorf("the other routers get %q", all)
+		}
+	}
+}
+
 func TestRoutesToPodsOfGroups(t *testing.T) {
 	c := racks()
 	for i := 1; i <= 4; i++ {

@@ -55,6 +55,8 @@ type Options struct {
 	PoolOf func(netip.Addr) string
 	// PoolOverlap returns the name of a pool with addresses in a range, or empty if no pool has any. Nil: there are no pools.
 	PoolOverlap func(netip.Prefix) string
+	// OwnNode returns the name of the node on which this replica runs, empty if that is not known. Nil: it never is.
+	OwnNode func() string
 	// ClusterCIDRs are the ranges in which those of pods have to be where the config does not say it; none: anywhere.
 	ClusterCIDRs []netip.Prefix
 	// Networks returns those of this machine on which ARP and NDP are answered, and NetworksChanged has something to receive after they have
@@ -80,6 +82,7 @@ type Announcer struct {
 	reconfigured    chan struct{}
 	poolOverlap     func(netip.Prefix) string
 	clusterCIDRs    []netip.Prefix
+	ownNode         func() string
 	networks        func() []netip.Prefix
 	networksChanged <-chan struct{}
 	l2              func() *config.L2
@@ -116,6 +119,9 @@ func New(options Options) (*Announcer, error) {
 	if options.OwnsNode == nil {
 		options.OwnsNode = func(*corev1.Node) bool { return true }
 	}
+	if options.OwnNode == nil {
+		options.OwnNode = func() string { return "" }
+	}
 	if options.Networks == nil {
 		options.Networks = func() []netip.Prefix { return nil }
 	}
@@ -133,7 +139,7 @@ func New(options Options) (*Announcer, error) {
 		cluster: cluster, prober: options.Prober, sinks: sinks, metrics: metrics, reconfigured: make(chan struct{}, 1),
 		config: options.Config, advertising: options.Advertising, poolOf: options.PoolOf, watchers: map[chan struct{}]bool{},
 		poolOverlap: options.PoolOverlap, clusterCIDRs: options.ClusterCIDRs, networks: options.Networks, networksChanged: options.NetworksChanged,
-		l2: options.L2,
+		l2: options.L2, ownNode: options.OwnNode,
 	}, nil
 }
 
@@ -230,6 +236,9 @@ func (a *Announcer) input() (Input, *Advertising) {
 	advertising := a.advertising
 	a.mu.Unlock()
 	a.cluster.fill(&in)
+	if advertising.needsOwnNode() {
+		in.OwnNode = a.ownNode()
+	}
 	return in, advertising
 }
 

@@ -60,6 +60,8 @@ type Input struct {
 	PoolOf func(netip.Addr) string
 	// PoolOverlap returns the name of a pool with addresses in a range, or empty if no pool has any.
 	PoolOverlap func(netip.Prefix) string
+	// OwnNode is the name of the node of this replica; empty if that is not known, or not asked for.
+	OwnNode string
 	// Networks are those of this machine on which ARP and NDP are answered, in the order in which an address is looked for. None: no
 	// address is announced on a segment.
 	Networks []netip.Prefix

@@ -161,7 +161,7 @@ func transmissions(peers []PeerStatus, sent map[netip.Addr]uint64, waiting map[n
 	seen := make(map[string]transmission, len(peers))
 	for _, peer := range peers {
 		updates, up := sent[peer.Address]
-		one := transmission{up: up && peer.Up(), updates: updates, unacknowledged: waiting[peer.Address]}
+		one := transmission{up: up && peer.Up(), updates: updates, unacknowledged: waiting[peer.Address.WithZone("")]}
 		for _, family := range peer.Families {
 			one.expects = one.expects || family.Prefixes > 0
 			one.paths += family.Paths

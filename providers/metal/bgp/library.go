@@ -98,7 +98,7 @@ func (l *library) setPolicies(ctx context.Context, policies *api.SetPoliciesRequ
 // apply announces to a group and withdraws from it, in this order.
 func (l *library) apply(group string, s step, encoder *encoder) error {
 	if len(s.add) > 0 {
-		paths, err := encoder.encode(s.add, false)
+		paths, err := encoder.encode(group, s.add, false)
 		if err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func (l *library) apply(group string, s step, encoder *encoder) error {
 		}
 	}
 	if len(s.withdraw) > 0 {
-		paths, err := encoder.encode(s.withdraw, true)
+		paths, err := encoder.encode(group, s.withdraw, true)
 		if err != nil {
 			return err
 		}

@@ -19,6 +19,9 @@ type Machine struct {
 	Addresses func() ([]netip.Addr, error)
 	// Gateway returns the gateway of the default route of a family. Default: as the network namespace has it.
 	Gateway func(ipv6 bool) (netip.Addr, error)
+	// Link returns what is at the other end of an interface, and Greet asks for it. Default: as the network namespace has it.
+	Link  func(name string) (Link, error)
+	Greet func(name string) error
 	// NodeLabels returns the labels of the node on which the speaker runs, nil as long as nodes are being listed. The error says why
 	// the node is not known. Default: it never is.
 	NodeLabels func() (map[string]string, error)
@@ -33,6 +36,12 @@ func (m Machine) withDefaults() Machine {
 	}
 	if m.Gateway == nil {
 		m.Gateway = self.Gateway
+	}
+	if m.Link == nil {
+		m.Link = lookAtLink
+	}
+	if m.Greet == nil {
+		m.Greet = greetOn
 	}
 	if m.NodeLabels == nil {
 		m.NodeLabels = func() (map[string]string, error) { return nil, errNoNodes }
@@ -133,14 +142,20 @@ func (s *Speaker) observe() (settings, error) {
 	return newSettings(s.settings.config, s.settings, s.options.Machine)
 }
 
-// located returns the routers with the addresses at which they are, and why one has none: it is at an address of nowhere then.
-func (m Machine) located(peers []config.BGPPeer) ([]config.BGPPeer, map[netip.Addr]error) {
-	if !slices.ContainsFunc(peers, func(peer config.BGPPeer) bool { return peer.DefaultGateway != "" }) {
+// located returns the routers with the addresses at which they are, and why one has none: it is at an address of nowhere then. Before are the
+// addresses at which they were.
+func (m Machine) located(peers []config.BGPPeer, before map[string]netip.Addr) ([]config.BGPPeer, map[netip.Addr]error) {
+	if !slices.ContainsFunc(peers, func(peer config.BGPPeer) bool { return peer.DefaultGateway != "" || peer.Interface != "" }) {
 		return peers, nil
 	}
 	peers, nowhere := slices.Clone(peers), map[netip.Addr]error{}
 	for i := range peers {
 		peer := &peers[i]
+		if peer.Interface != "" {
+			if err := m.linked(peer, before); err != nil {
+				nowhere[peer.Addr()] = err
+			}
+		}
 		if peer.DefaultGateway == "" {
 			continue
 		}

@@ -32,11 +32,11 @@ func newEncoder(s *settings) *encoder {
 }
 
 // encode returns paths to announce, or to withdraw.
-func (e *encoder) encode(paths []path, withdrawal bool) ([]*apiutil.Path, error) {
+func (e *encoder) encode(group string, paths []path, withdrawal bool) ([]*apiutil.Path, error) {
 	paths = slices.SortedStableFunc(slices.Values(paths), func(a, b path) int { return cmp.Compare(turn(a, withdrawal), turn(b, withdrawal)) })
 	encoded := make([]*apiutil.Path, 0, len(paths))
 	for _, p := range paths {
-		one, err := e.path(p, withdrawal)
+		one, err := e.path(p, withdrawal, e.settings.own[group])
 		if err != nil {
 			return nil, fmt.Errorf("encode the path to %s by %s: %w", p.prefix, p.hop.addr, err)
 		}
@@ -55,12 +55,12 @@ func turn(p path, withdrawal bool) int64 {
 	return age(p)
 }
 
-func (e *encoder) path(p path, withdrawal bool) (*apiutil.Path, error) {
+func (e *encoder) path(p path, withdrawal, own bool) (*apiutil.Path, error) {
 	nlri, err := bgp.NewIPAddrPrefix(p.prefix)
 	if err != nil {
 		return nil, err
 	}
-	nextHop, err := nextHopAttribute(nlri, p)
+	nextHop, err := nextHopAttribute(nlri, p, own)
 	if err != nil {
 		return nil, err
 	}
@@ -98,12 +98,19 @@ func origin(uncertain bool) bgp.PathAttributeInterface {
 }
 
 // nextHopAttribute says where traffic goes: for IPv4 the attribute of its own (RFC 4271), for IPv6 within MP_REACH_NLRI
-// (RFC 4760).
-func nextHopAttribute(nlri *bgp.IPAddrPrefix, p path) (bgp.PathAttributeInterface, error) {
-	if p.prefix.Addr().Is4() {
-		return bgp.NewPathAttributeNextHop(p.hop.addr)
+// (RFC 4760). Own says that it goes to this machine, over a link: the library then puts its address of the session in the place of an
+// unspecified one, for IPv4 too (RFC 8950).
+func nextHopAttribute(nlri *bgp.IPAddrPrefix, p path, own bool) (bgp.PathAttributeInterface, error) {
+	hop := p.hop.addr
+	if own && hop.Is4() {
+		hop = netip.IPv4Unspecified()
+	} else if own {
+		hop = netip.IPv6Unspecified()
 	}
-	return bgp.NewPathAttributeMpReachNLRI(bgp.RF_IPv6_UC, []bgp.PathNLRI{{NLRI: nlri, ID: p.hop.id}}, p.hop.addr)
+	if p.prefix.Addr().Is4() {
+		return bgp.NewPathAttributeNextHop(hop)
+	}
+	return bgp.NewPathAttributeMpReachNLRI(bgp.RF_IPv6_UC, []bgp.PathNLRI{{NLRI: nlri, ID: p.hop.id}}, hop)
 }
 
 // attributes returns what all such paths have.

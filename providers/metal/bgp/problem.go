@@ -38,6 +38,8 @@ const (
 	NoSource Problem = "NoSourceAddress"
 	// NoGateway says that this machine has no default route by which the router is found.
 	NoGateway Problem = "NoGateway"
+	// NoRouter says that no router, or more than one, is at the other end of the router's interface.
+	NoRouter Problem = "NoRouter"
 	// NoNode says that the router has nodeSelectors, and that the node of this replica is not known.
 	NoNode Problem = "NodeNotFound"
 	// NotUp says that the session is not up yet, and that nothing went wrong so far.
@@ -83,6 +85,8 @@ func (p Problem) Words() string {
 		return "has a sourceSubnet in which this machine has no address"
 	case NoGateway:
 		return "is the default gateway, and this machine has none"
+	case NoRouter:
+		return "is not found on its interface"
 	case NoNode:
 		return "has nodeSelectors, and this replica does not find its node"
 	case NoFamily:

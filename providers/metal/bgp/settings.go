@@ -34,6 +34,8 @@ type settings struct {
 	// peers are the routers of the section, with the addresses at which they are.
 	peers     []config.BGPPeer
 	neighbors map[netip.Addr]neighbor
+	// own are the groups of routers at the other ends of links, by their names.
+	own map[string]bool
 	// groups are the names of the groups of the routers that have a table of their own, by the routers' names.
 	groups map[string]string
 	// missing says of a router what this replica lacks for the session: there is none, or it goes on with what was known before.
@@ -54,6 +56,7 @@ func newSettings(section config.BGP, before settings, machine Machine) (settings
 		identity:  identity{section.ASN, section.RouterAddr(), section.ListenPort, section.Mode, section.RestartTime.Duration},
 		neighbors: make(map[netip.Addr]neighbor, len(section.Peers)),
 		groups:    map[string]string{},
+		own:       map[string]bool{},
 		missing:   map[netip.Addr][]failure{},
 		elsewhere: map[string]OtherPeer{},
 		pools:     map[string]string{},
@@ -62,11 +65,16 @@ func newSettings(section config.BGP, before settings, machine Machine) (settings
 	s.labels, noNode = machine.ownLabels(&section, before.labels)
 	addresses := sync.OnceValues(machine.Addresses)
 	for _, group := range section.Groups() {
+		s.own[group.Name] = group.OwnNode
 		for _, name := range group.Peers {
 			s.groups[name] = group.Name
 		}
 	}
-	peers, nowhere := machine.located(section.Peers)
+	known := map[string]netip.Addr{}
+	for i := range before.peers {
+		known[before.peers[i].Name] = before.peers[i].Addr()
+	}
+	peers, nowhere := machine.located(section.Peers, known)
 	s.peers = peers
 	taken := map[netip.Addr]bool{}
 	for i := range peers {
@@ -85,7 +93,11 @@ func newSettings(section config.BGP, before settings, machine Machine) (settings
 		}
 		taken[addr] = true
 		if err := nowhere[addr]; err != nil {
-			s.lacks(addr, NoGateway, err)
+			what := NoGateway
+			if peer.Interface != "" {
+				what = NoRouter
+			}
+			s.lacks(addr, what, err)
 			continue
 		}
 		if noNode != nil && len(peer.NodeSelectors) > 0 {
@@ -219,6 +231,9 @@ func (s *settings) identify(derive func([]netip.Addr) netip.Addr) (identity, err
 	peers := make([]netip.Addr, 0, len(s.peers))
 	for i := range s.peers {
 		peer := &s.peers[i]
+		if peer.Addr().WithZone("").IsUnspecified() {
+			continue // one that is not found yet is at no address from which anything follows
+		}
 		peers = append(peers, cmp.Or(s.neighbors[peer.Addr()].session.source, peer.SourceAddr(), peer.Addr()))
 	}
 	if id.routerID = derive(peers); !id.routerID.IsValid() {

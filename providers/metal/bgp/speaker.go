@@ -73,6 +73,8 @@ type Speaker struct {
 	first, stopping, stopped chan struct{}
 	firstOnce, stopOnce      sync.Once
 	ending                   Ending
+	// greeted are what went wrong last, by interface. It is for the goroutine of Run only.
+	greeted map[string]string
 	// lookNow has room for one.
 	lookNow chan struct{}
 
@@ -106,7 +108,7 @@ func New(options Options) (*Speaker, error) {
 		options: options, sessions: newSessions(time.Now), settings: settings, log: logr.Discard(),
 		lookNow: make(chan struct{}, 1), first: make(chan struct{}), stopping: make(chan struct{}), stopped: make(chan struct{}),
 		announced: map[string]map[netip.Prefix]destination{}, neighbors: map[netip.Addr]neighbor{},
-		repetition: newRepetition(),
+		repetition: newRepetition(), greeted: map[string]string{},
 	}
 	if s.options.LookAgain == 0 {
 		s.options.LookAgain = lookAgain
@@ -157,10 +159,17 @@ func (s *Speaker) Run(ctx context.Context) error {
 	if s.handover.done {
 		looks.Stop()
 	}
+	greeting := time.NewTicker(min(greetInterval, s.options.LookAgain))
+	defer greeting.Stop()
+	s.greet()
 	for {
 		select {
 		case <-ticker.C:
 			s.refresh(ctx)
+		case <-greeting.C:
+			if s.greet() {
+				s.refresh(ctx)
+			}
 		case <-s.lookNow:
 			s.refresh(ctx)
 		case <-s.sessions.begun.some:

@@ -33,7 +33,7 @@ type PeerStatus struct {
 	// LastProblem is the kind of LastError, and Failures counts how often each kind came.
 	LastProblem Problem
 	Failures    map[Problem]uint64
-	// Missing is what this replica lacks for the session: NoPassword, NoSource or NoNode. One that is up goes on with what it has.
+	// Missing is what this replica lacks for the session: NoPassword, NoSource, NoGateway, NoRouter or NoNode. One that is up goes on with what it has.
 	Missing []Problem
 	// OwnASN says that the router is in the speaker's autonomous system although it is to be in another one.
 	OwnASN bool

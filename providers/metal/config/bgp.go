@@ -88,12 +88,16 @@ type BGPPool struct {
 type BGPPeer struct {
 	// Name names the router in status, logs and metrics. Default: its address.
 	Name string `json:"name,omitempty"`
-	// Address is where the router listens, IPv4 or IPv6, without a zone. It is required unless DefaultGateway is there.
+	// Address is where the router listens, IPv4 or IPv6, without a zone. It is required unless DefaultGateway or Interface is there.
 	Address string `json:"address,omitempty"`
 	// DefaultGateway has each replica take the gateway of its machine's default route as the router: IPv4 or IPv6. A replica without one, or
 	// with a link-local one, has the problem NoGateway, and looks again every 10 seconds. One peer of each family may have it. It does not
 	// go with Address.
 	DefaultGateway AddressFamily `json:"defaultGateway,omitempty"`
+	// Interface has each replica take the router at the other end of this link, by the link-local address that it advertises (RFC 4861). The
+	// replica announces its own node only, at its own link-local address, for IPv4 too (RFC 8950): run one on each node that has such a link.
+	// It needs the capability NET_RAW. It does not go with Address, DefaultGateway, SourceAddress or SourceSubnet.
+	Interface string `json:"interface,omitempty"`
 	// ASN is the autonomous system of the router. It is required unless DynamicASN is there.
 	ASN uint32 `json:"asn,omitempty"`
 	// LocalASN is the autonomous system that the speaker has for this router. A router in the same one is internal. Default: asn
@@ -192,6 +196,7 @@ func (p *BGPPeer) setDefaults() {
 	if p.Name == "" && p.DefaultGateway != "" {
 		p.Name = "gateway-" + strings.ToLower(string(p.DefaultGateway))
 	}
+	p.Name = cmp.Or(p.Name, p.Interface)
 	p.Port = cmp.Or(p.Port, bgpPort)
 	setDuration(&p.HoldTime, defaultHoldTime)
 	setDuration(&p.KeepaliveTime, max(time.Second, (p.HoldTime.Duration/3).Truncate(time.Second)))
@@ -235,6 +240,18 @@ func (b *BGP) Attributes(pool string) BGPAttributes {
 		merged.LocalPreference = ptr.To(uint32(100))
 	}
 	return merged
+}
+
+// Link stands for the address of a router at the other end of an interface as long as it is not known: unspecified, with the interface as its
+// zone.
+func Link(name string) netip.Addr { return netip.IPv6Unspecified().WithZone(name) }
+
+// place tells routers apart by where they are.
+func (p *BGPPeer) place() netip.Addr {
+	if p.Interface != "" {
+		return Link(p.Interface)
+	}
+	return p.Addr()
 }
 
 // Addr returns the router's address.
@@ -320,7 +337,10 @@ func (b *BGP) validatePeers(path *field.Path) field.ErrorList {
 		peer, at := &b.Peers[i], path.Index(i)
 		if slices.ContainsFunc(b.Peers[:i], peer.excludes) {
 			wrong := field.Duplicate(at.Child("address"), peer.Address)
-			wrong.Detail = "two routers with one address both need nodeSelectors, and different ones"
+			if peer.Interface != "" {
+				wrong = field.Duplicate(at.Child("interface"), peer.Interface)
+			}
+			wrong.Detail = "two routers with one address or interface both need nodeSelectors, and different ones"
 			errs = append(errs, wrong)
 		}
 		if names[peer.Name] {
@@ -345,7 +365,7 @@ func (b *BGP) validatePeers(path *field.Path) field.ErrorList {
 
 // excludes reports whether a replica could not tell which of two routers with one address is its own.
 func (p *BGPPeer) excludes(other BGPPeer) bool {
-	if addr := p.Addr(); !addr.IsValid() || addr != other.Addr() {
+	if place := p.place(); !place.IsValid() || place != other.place() {
 		return false
 	}
 	return len(p.NodeSelectors) == 0 || len(other.NodeSelectors) == 0 || reflect.DeepEqual(p.NodeSelectors, other.NodeSelectors)
@@ -356,6 +376,8 @@ func (p *BGPPeer) validate(path *field.Path, ownASN uint32) field.ErrorList {
 	addr := p.Addr()
 	if p.DefaultGateway != "" {
 		errs = append(errs, p.validateGateway(path)...)
+	} else if p.Interface != "" {
+		errs = append(errs, p.validateInterface(path)...)
 	} else if !addr.IsValid() || addr.Zone() != "" || addr.IsUnspecified() || addr.IsMulticast() || addr.Is4In6() {
 		errs = append(errs, field.Invalid(path.Child("address"), p.Address,
 			"must be an IPv4 or IPv6 address of a router, without a zone"))
@@ -384,6 +406,9 @@ func (p *BGPPeer) validate(path *field.Path, ownASN uint32) field.ErrorList {
 }
 
 func (p *BGPPeer) validateSource(path *field.Path) field.ErrorList {
+	if p.Interface != "" {
+		return nil // it says itself that neither is there
+	}
 	var errs field.ErrorList
 	is4 := p.Addr().Is4() || p.DefaultGateway == IPv4
 	if source := p.SourceAddr(); p.SourceAddress != "" && (!source.IsValid() || source.Is4() != is4) {

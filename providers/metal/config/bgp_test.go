@@ -101,7 +101,7 @@ func TestRoutersOfOneAddress(t *testing.T) {
 	const peer = "{name: %s, address: 10.0.0.1, asn: 7, nodeSelectors: [%s]}"
 	for name, test := range map[string]struct{ a, b, want string }{
 		"other nodes":  {"{matchLabels: {rack: a}}", "{matchLabels: {rack: b}}", ""},
-		"the same":     {"{matchLabels: {rack: a}}", "{matchLabels: {rack: a}}", "bgp.peers[1].address: Duplicate value: \"10.0.0.1\": two routers with one address both need nodeSelectors"},
+		"the same":     {"{matchLabels: {rack: a}}", "{matchLabels: {rack: a}}", "bgp.peers[1].address: Duplicate value: \"10.0.0.1\": two routers with one address or interface both need nodeSelectors"},
 		"one has none": {"{matchLabels: {rack: a}}", "", "bgp.peers[1].address: Duplicate value"},
 	} {
 		_, wrong := readBGP(t, fmt.Sprintf("{asn: 1, peers: ["+peer+", "+peer+"]}", "a", test.a, "b", test.b))
@@ -226,6 +226,27 @@ func TestLocalASN(t *testing.T) {
 	}
 	if _, err := read("{address: 192.0.2.1, asn: 65010, localASN: 65010, ebgpMultihop: 2}"); err == nil {
 		t.Error("a router in the speaker's autonomous system for it is internal")
+	}
+}
+
+// A router at the other end of a link has the name of the interface in the place of an address.
+func TestInterface(t *testing.T) {
+	const head = "apiVersion: metal.mooring.dev/v1alpha1\nkind: MetalCloudConfig\nbgp:\n  asn: 64512\n  peers: ["
+	for peers, want := range map[string]string{
+		"{interface: eth0, dynamicASN: External, ttlSecurityHops: 1, bfd: {}}, {interface: eth1, asn: 64513}":                                           "",
+		"{interface: eth0, asn: 1, nodeSelectors: [{matchLabels: {a: b}}]}, {name: b, interface: eth0, asn: 2, nodeSelectors: [{matchLabels: {a: c}}]}": "",
+		"{interface: eth0, asn: 1}, {name: b, interface: eth0, asn: 1}":                                                                                 "interface: Duplicate value",
+		"{interface: eth0, asn: 1, address: 192.0.2.1}":                                                                                                 "does not go with interface",
+		"{interface: eth0, asn: 1, defaultGateway: IPv4}":                                                                                               "does not go with defaultGateway",
+		"{interface: eth0, asn: 1, sourceSubnet: 10.0.0.0/8}":                                                                                           "sourceSubnet: Invalid value",
+		"{interface: eth0, asn: 1, ebgpMultihop: 2}":                                                                                                    "ebgpMultihop: Invalid value",
+		"{interface: 'eth0%1', asn: 1}":                                                                                                                 "must be the name of an interface",
+		"{interface: a-very-long-interface, asn: 1}":                                                                                                    "must be the name of an interface",
+	} {
+		made, err := Read(strings.NewReader(head+peers+"]"), ".")
+		if want == "" && (err != nil || made.BGP.Peers[0].Name != "eth0") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %s", peers, err, want)
+		}
 	}
 }
 

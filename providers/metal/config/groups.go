@@ -11,8 +11,8 @@ import (
 // PeerGroup is the peers that are announced the same: the same addresses, by the same nodes, at the same of their addresses, with
 // the same attributes. See ADR 69.
 type PeerGroup struct {
-	// Name is empty for the peers that no advertisement names, that have no subnets of next hops of their own, and that hash by more than
-	// the source address. Any other group is named after the lowest address of its peers, and stays so when other groups come. If another
+	// Name is empty for the peers that no advertisement names, that have no subnets of next hops of their own, that hash by more than
+	// the source address, and that have an address. Any other group is named after the lowest address of its peers, and stays so when other groups come. If another
 	// peer has that address too, the name of the peer follows.
 	Name string
 	// Peers are their names, in the order of the section.
@@ -21,6 +21,8 @@ type PeerGroup struct {
 	Subnets []netip.Prefix
 	// Advertisements are the advertisements for the group, by their place in the section. Nil means that everything is announced.
 	Advertisements []int
+	// OwnNode says that the peers are at the other ends of links, beyond which a replica leads traffic to its own node only.
+	OwnNode bool
 	// HashesBySource says that the peers choose among next hops by the source address alone.
 	HashesBySource bool
 	// Attributes are those of the peers. They are not set in the group without a name, whose peers may differ in them.
@@ -43,7 +45,7 @@ func (g *PeerGroup) Contains(addr netip.Addr) bool {
 // which peers, addresses or next hops could differ: then everything goes to all by the first address of each node.
 func (b *BGP) Groups() []PeerGroup {
 	if len(b.Advertisements) == 0 && len(b.NextHopSubnets) == 0 &&
-		!slices.ContainsFunc(b.Peers, func(p BGPPeer) bool { return len(p.NextHopSubnets) > 0 || p.HashesBySource }) {
+		!slices.ContainsFunc(b.Peers, func(p BGPPeer) bool { return len(p.NextHopSubnets) > 0 || p.HashesBySource || p.Interface != "" }) {
 		return nil
 	}
 	byKey := map[string]*PeerGroup{}
@@ -58,15 +60,15 @@ func (b *BGP) Groups() []PeerGroup {
 			byKey[key] = group
 		}
 		group.Peers = append(group.Peers, peer.Name)
-		named[peer.Addr()]++
-		if first := lowest[group]; first == nil || cmp.Or(peer.Addr().Compare(first.Addr()), strings.Compare(peer.Name, first.Name)) < 0 {
+		named[peer.place()]++
+		if first := lowest[group]; first == nil || cmp.Or(peer.place().Compare(first.place()), strings.Compare(peer.Name, first.Name)) < 0 {
 			lowest[group] = peer
 		}
 	}
 	groups := make([]PeerGroup, 0, len(byKey))
 	for _, group := range byKey {
 		if group.Name != "" {
-			addr := lowest[group].Addr()
+			addr := lowest[group].place()
 			if group.Name = addr.String(); named[addr] > 1 {
 				group.Name += "/" + lowest[group].Name
 			}
@@ -82,7 +84,7 @@ const ownGroup = "?"
 
 // groupOf returns the group of a peer, without the others.
 func (b *BGP) groupOf(peer *BGPPeer) PeerGroup {
-	group := PeerGroup{HashesBySource: peer.HashesBySource}
+	group := PeerGroup{HashesBySource: peer.HashesBySource, OwnNode: peer.Interface != ""}
 	named := false
 	for i := range b.Advertisements {
 		peers := b.Advertisements[i].Peers
@@ -103,7 +105,7 @@ func (b *BGP) groupOf(peer *BGPPeer) PeerGroup {
 			group.Subnets = append(group.Subnets, prefix)
 		}
 	}
-	if named || len(peer.NextHopSubnets) > 0 || peer.HashesBySource {
+	if named || len(peer.NextHopSubnets) > 0 || peer.HashesBySource || group.OwnNode {
 		group.Name, group.Attributes = ownGroup, peer.BGPAttributes
 	}
 	return group
@@ -115,7 +117,7 @@ func (g *PeerGroup) key() string {
 	if g.Attributes.LocalPreference != nil {
 		preference = fmt.Sprint(*g.Attributes.LocalPreference)
 	}
-	return fmt.Sprint(g.Name, g.Subnets, g.Advertisements, g.HashesBySource, g.Attributes.Communities, preference)
+	return fmt.Sprint(g.Name, g.Subnets, g.Advertisements, g.OwnNode, g.HashesBySource, g.Attributes.Communities, preference)
 }
 
 // PathAttributes returns what goes with a path to addresses of a pool that these advertisements select for a group, by their

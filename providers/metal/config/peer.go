@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -54,8 +55,30 @@ func (p *BGPPeer) validateGateway(path *field.Path) field.ErrorList {
 	if p.DefaultGateway != IPv4 && p.DefaultGateway != IPv6 {
 		errs = append(errs, field.NotSupported(path.Child("defaultGateway"), p.DefaultGateway, []AddressFamily{IPv4, IPv6}))
 	}
-	if p.Address != "" {
-		errs = append(errs, field.Invalid(path.Child("address"), p.Address, "does not go with defaultGateway"))
+	for name, value := range map[string]string{"address": p.Address, "interface": p.Interface} {
+		if value != "" {
+			errs = append(errs, field.Invalid(path.Child(name), value, "does not go with defaultGateway"))
+		}
 	}
 	return errs
 }
+
+// validateInterface says what is wrong with a router that is at the other end of a link.
+func (p *BGPPeer) validateInterface(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if len(p.Interface) > maxInterface || strings.ContainsAny(p.Interface, "/%: \t\n") {
+		errs = append(errs, field.Invalid(path.Child("interface"), p.Interface, "must be the name of an interface, for example eth0"))
+	}
+	for name, value := range map[string]string{"address": p.Address, "sourceAddress": p.SourceAddress, "sourceSubnet": p.SourceSubnet} {
+		if value != "" {
+			errs = append(errs, field.Invalid(path.Child(name), value, "does not go with interface"))
+		}
+	}
+	if p.EBGPMultihop != 0 {
+		errs = append(errs, field.Invalid(path.Child("ebgpMultihop"), p.EBGPMultihop, "does not go with interface: the router is at the other end of the link"))
+	}
+	return errs
+}
+
+// maxInterface is how long the name of an interface of Linux may be (IFNAMSIZ, less the byte that ends it).
+const maxInterface = 15

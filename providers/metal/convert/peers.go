@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"net/netip"
 	"path"
 	"reflect"
@@ -28,7 +29,7 @@ type note func(severity Severity, field, format string, values ...any)
 // peer converts a peer; false if it has no counterpart, which is noted.
 func (c *conversion) peer(from *bgpPeer) (config.BGPPeer, bool) {
 	spec, note := &from.Spec, note(c.notes.of(from.name()))
-	made := config.BGPPeer{Name: from.Metadata.Name, Address: spec.PeerAddress, ASN: spec.PeerASN, Port: int32(spec.PeerPort)}
+	made := config.BGPPeer{Name: from.Metadata.Name, Address: spec.PeerAddress, Interface: spec.Interface, ASN: spec.PeerASN, Port: int32(spec.PeerPort)}
 	switch spec.DynamicASN {
 	case "internal":
 		made.DynamicASN = config.InternalASN
@@ -42,7 +43,9 @@ func (c *conversion) peer(from *bgpPeer) (config.BGPPeer, bool) {
 		made.LocalASN = own
 	}
 	addr, _ := netip.ParseAddr(spec.PeerAddress)
-	if family := config.IPv4; !spec.DualStackAddressFamily {
+	if spec.Interface != "" {
+		note(Action, "spec.interface", "each replica announces its own node over this link: run a replica on each node that has it")
+	} else if family := config.IPv4; !spec.DualStackAddressFamily {
 		if !addr.Is4() {
 			family = config.IPv6
 		}
@@ -89,17 +92,18 @@ func (c *conversion) possible(from *bgpPeer, note note) bool {
 			note(Lost, field, format+"; the peer is left out", values...)
 		}
 	}
-	refuse(spec.Interface != "", "spec.interface", "unnumbered sessions, without addresses, are not supported; give the router an address")
+	refuse(spec.Interface != "" && spec.PeerAddress != "", "spec.interface", "peerAddress is set too, and MetalLB accepts only one of them")
 	refuse(spec.VRF != "", "spec.vrf", "a replica uses one routing table; run it in the VRF")
 	refuse(!slices.Contains([]string{"", "internal", "external"}, spec.DynamicASN), "spec.dynamicASN", "%q is neither internal nor external", spec.DynamicASN)
 	refuse(spec.DynamicASN != "" && spec.PeerASN != 0, "spec.dynamicASN", "peerASN is set too, and MetalLB accepts only one of them")
 	refuse(spec.PeerASN == 0 && spec.DynamicASN == "", "spec.peerASN", "is missing, and there is no dynamicASN")
 	addr, err := netip.ParseAddr(spec.PeerAddress)
 	refuse(spec.Interface == "" && err != nil, "spec.peerAddress", "%q is no address", spec.PeerAddress)
-	refuse(err == nil && slices.ContainsFunc(c.config.BGP.Peers, func(other config.BGPPeer) bool {
+	refuse((err == nil || spec.Interface != "") && slices.ContainsFunc(c.config.BGP.Peers, func(other config.BGPPeer) bool {
 		selectors := c.nodesOf(other.Name)
-		return other.Addr() == addr && (len(selectors) == 0 || len(spec.NodeSelectors) == 0 || reflect.DeepEqual(selectors, spec.NodeSelectors))
-	}), "spec.peerAddress", "another BGPPeer has %s too, and the two have no nodeSelectors that differ", spec.PeerAddress)
+		return other.Addr() == addr && other.Interface == spec.Interface &&
+			(len(selectors) == 0 || len(spec.NodeSelectors) == 0 || reflect.DeepEqual(selectors, spec.NodeSelectors))
+	}), "spec.peerAddress", "another BGPPeer has %s too, and the two have no nodeSelectors that differ", cmp.Or(spec.PeerAddress, spec.Interface))
 	return possible
 }
 
@@ -117,12 +121,14 @@ func (c *conversion) selectReplicas() {
 	peers := c.config.BGP.Peers
 	for i := range peers {
 		peer := &peers[i]
-		if !slices.ContainsFunc(peers, func(other config.BGPPeer) bool { return other.Name != peer.Name && other.Addr() == peer.Addr() }) {
+		if !slices.ContainsFunc(peers, func(other config.BGPPeer) bool {
+			return other.Name != peer.Name && other.Addr() == peer.Addr() && other.Interface == peer.Interface
+		}) {
 			continue
 		}
 		peer.NodeSelectors = c.nodesOf(peer.Name)
 		c.notes.add(Action, "BGPPeer "+peer.Name, "spec.nodeSelectors", "another BGPPeer has the address %s too; only replicas on these nodes have a session "+
-			"with this one: run a replica there", peer.Address)
+			"with this one: run a replica there", cmp.Or(peer.Address, peer.Interface))
 	}
 }
 
