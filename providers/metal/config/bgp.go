@@ -91,12 +91,11 @@ type BGPPeer struct {
 	// Address is where the router listens, IPv4 or IPv6, without a zone. It is required unless DefaultGateway or Interface is there.
 	Address string `json:"address,omitempty"`
 	// DefaultGateway has each replica take the gateway of its machine's default route as the router: IPv4 or IPv6. A replica without one, or
-	// with a link-local one, has the problem NoGateway, and looks again every 10 seconds. One peer of each family may have it. It does not
-	// go with Address.
+	// with a link-local one, has the problem NoGateway. One peer of each family may have it. It does not go with Address.
 	DefaultGateway AddressFamily `json:"defaultGateway,omitempty"`
-	// Interface has each replica take the router at the other end of this link, by the link-local address that it advertises (RFC 4861). The
-	// replica announces its own node only, at its own link-local address, for IPv4 too (RFC 8950): run one on each node that has such a link.
-	// It needs the capability NET_RAW. It does not go with Address, DefaultGateway, SourceAddress or SourceSubnet.
+	// Interface has each replica find the router at the other end of this link by its router advertisements. The replica announces its own
+	// node only, at its link-local address, for IPv4 too (RFC 8950). It takes NET_RAW, which the value provider.metal.l2 of the chart gives.
+	// It does not go with Address, DefaultGateway, SourceAddress or SourceSubnet.
 	Interface string `json:"interface,omitempty"`
 	// ASN is the autonomous system of the router. It is required unless DynamicASN is there.
 	ASN uint32 `json:"asn,omitempty"`
@@ -127,11 +126,11 @@ type BGPPeer struct {
 	// Empty leaves it to the kernel.
 	SourceAddress string `json:"sourceAddress,omitempty"`
 	// SourceSubnet has each replica take its machine's first address in this subnet as the speaker's own address of the session. A replica
-	// without one has the problem NoSourceAddress, and looks again every 10 seconds. It does not go with SourceAddress.
+	// without one has the problem NoSourceAddress. It does not go with SourceAddress.
 	SourceSubnet string `json:"sourceSubnet,omitempty"`
 	// NodeSelectors select the replicas that have a session with the router, by the labels of their nodes; one that matches is enough. It is
-	// for routers of a rack, and goes with mode ActiveActive only. A replica that does not find its node has the problem NodeNotFound. No
-	// check shows that a replica is selected. Default: all replicas.
+	// for routers of a rack, and goes with mode ActiveActive only. A replica that does not find its node has the problem NodeNotFound.
+	// Default: all replicas.
 	NodeSelectors []metav1.LabelSelector `json:"nodeSelectors,omitempty"`
 	// NextHopSubnets stand in the place of those of the section, for this router.
 	NextHopSubnets []string `json:"nextHopSubnets,omitempty"`
