@@ -31,8 +31,6 @@ const (
 	defaultConfigKey = "cloud.yaml"
 	// configPatience is how long the start-up waits for an object that is not there: it may be applied together with the manager.
 	configPatience = time.Minute
-	// configRetry is the time between two attempts to read it.
-	configRetry = time.Second
 )
 
 // configRef says which object holds the cloud config. See ADR 57.
@@ -160,7 +158,7 @@ func (r *configRef) await(ctx context.Context, client kubernetes.Interface) ([]b
 	var read []byte
 	var last error
 	said := false
-	err := wait.PollUntilContextTimeout(ctx, configRetry, configPatience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, startRetry, configPatience, true, func(ctx context.Context) (bool, error) {
 		object, _, err := r.get(ctx, client)
 		if err == nil {
 			read, err = r.content(object)

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// apiServerRetry is how often an API server that does not answer is asked.
-	apiServerRetry = time.Second
+	// startRetry is how often the start-up asks an API server again that does not answer, or does not have the object of the cloud config.
+	startRetry = time.Second
 	// apiServerReminder is how often the log says that the start-up still waits for it.
 	apiServerReminder = 5 * time.Second
 )
@@ -31,7 +31,7 @@ const (
 func waitForAPIServer(ctx context.Context, identity identities) error {
 	var said time.Time
 	started := time.Now()
-	return wait.PollUntilContextCancel(ctx, apiServerRetry, true, func(ctx context.Context) (bool, error) {
+	return wait.PollUntilContextCancel(ctx, startRetry, true, func(ctx context.Context) (bool, error) {
 		err := healthy(ctx, identity.client)
 		switch {
 		case err == nil:

@@ -33,8 +33,8 @@ import (
 const (
 	// configzName is the name of the configuration in /configz, as in the reference.
 	configzName = "cloudcontrollermanager.config.k8s.io"
-	// servingShutdownTimeout is how long requests to the secure port may take to end on shutdown.
-	servingShutdownTimeout = 2 * time.Second
+	// endTimeout is how long a process that ends waits for requests to the secure port to end, and for its last spans to be taken.
+	endTimeout = 2 * time.Second
 )
 
 // probes are the health checks of the secure port.
@@ -80,7 +80,7 @@ func serve(ctx context.Context, c *config, handler http.Handler) (stop func(wait
 	ended := make(chan struct{})
 	guarded := genericapp.BuildHandlerChain(handler, &authorization, &authentication)
 	release := holdCA(info)
-	stopped, listenerStopped, err := info.Serve(guarded, servingShutdownTimeout, ended)
+	stopped, listenerStopped, err := info.Serve(guarded, endTimeout, ended)
 	if err != nil {
 		return nil, fmt.Errorf("secure port: %w", err)
 	}

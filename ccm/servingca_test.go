@@ -62,7 +62,7 @@ func TestClientCAThatComesWhileThePortOpens(t *testing.T) {
 		info := &server.SecureServingInfo{Listener: listener, Cert: serving, ClientCA: &lateCA{CAContentProvider: authority}}
 		ended := make(chan struct{})
 		release := holdCA(info)
-		stopped, _, err := info.Serve(http.NotFoundHandler(), servingShutdownTimeout, ended)
+		stopped, _, err := info.Serve(http.NotFoundHandler(), endTimeout, ended)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,7 +3,6 @@ package ccm
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -14,9 +13,6 @@ import (
 	tracingapi "k8s.io/component-base/tracing/api/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
-
-// flushTimeout bounds how long a process that ends waits for its last spans to be taken.
-const flushTimeout = 2 * time.Second
 
 // readTracing returns what the file of --tracing-config-file says, nil without one.
 func readTracing(file string) (*tracingapi.TracingConfiguration, error) {
@@ -44,7 +40,7 @@ func newTracing(ctx context.Context, configuration *tracingapi.TracingConfigurat
 		return nil, nil, fmt.Errorf("--tracing-config-file: %w", err)
 	}
 	return provider, func(ctx context.Context) {
-		flushing, cancel := context.WithTimeout(ctx, flushTimeout)
+		flushing, cancel := context.WithTimeout(ctx, endTimeout)
 		defer cancel()
 		if err := provider.Shutdown(flushing); err != nil {
 			log.FromContext(ctx).Error(err, "The last spans were lost")

@@ -90,7 +90,7 @@ func TestServicesForDays(t *testing.T) {
 			r.cloud.Fault("EnsureLoadBalancer", "default/"+name, pluginfault.Fault{})
 		}
 		for name := range sickServices {
-			r.within(service.DefaultLongestRetry+prompt, "the load balancer of "+name, func() bool { return r.served(name) })
+			r.within(kit.LongestRetry+prompt, "the load balancer of "+name, func() bool { return r.served(name) })
 		}
 	})
 }
@@ -114,7 +114,7 @@ func (r *run) hourOfServices(number int) {
 	r.cloud.LoseLoadBalancer("default/lost")
 	r.within(balancerLostWithin, "a lost load balancer", func() bool { return r.cloud.Targets("default/lost") != nil })
 	time.Sleep(time.Until(hour.Add(time.Hour)))
-	tries := int(time.Hour / service.DefaultLongestRetry)
+	tries := int(time.Hour / kit.LongestRetry)
 	for name := range sickServices {
 		r.expectCalls("EnsureLoadBalancer", "default/"+name, hour, tries-1, tries+tries/10+1) // jitter makes pauses differ by a tenth
 	}

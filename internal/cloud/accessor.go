@@ -9,9 +9,6 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
-// offerWait is how long a plugin may take to say whether it offers an interface.
-const offerWait = time.Minute
-
 // accessor is a method of the plugin that returns one of its interfaces, as InstancesV2 does. Plugins build clients in it and take locks,
 // so it can panic and hang as any other call can. It is called within the attempts that use the interface.
 type accessor[T any] struct {
@@ -59,7 +56,7 @@ func newAccessor[T any](c *client, name string, method func() (T, bool), keep bo
 }
 
 // offers reports whether the plugin offers the interface. Once it has, it does: a plugin that then returns none fails those calls. A plugin
-// that panics, or is not back after offerWait, is taken to offer it, so the calls say what is wrong. One that has said
+// that panics, or whose call would be outstanding, is taken to offer it, so the calls say what is wrong. One that has said
 // before that it does not is waited for no longer than the grace.
 func (a *accessor[T]) offers() bool {
 	a.mu.Lock()
@@ -71,7 +68,7 @@ func (a *accessor[T]) offers() bool {
 		a.asking = &asking{began: time.Now(), done: make(chan struct{})}
 		go a.ask(a.asking)
 	}
-	asking, wait := a.asking, offerWait
+	asking, wait := a.asking, readOutstanding
 	if a.known {
 		wait = grace
 	}

@@ -102,7 +102,7 @@ func (b *building) through(ctx context.Context, accessor, object string) error {
 var accessorNames = []string{"InstancesV2", "Instances", "Zones", "LoadBalancer", "Routes"}
 
 // longest is how long a call through an accessor that hangs may take: until it is taken to be offered, and then a deadline that is set.
-const longest = offerWait + time.Minute + grace + usual
+const longest = readOutstanding + time.Minute + grace + usual
 
 // For an hour, one accessor of the plugin panics, or hangs. Calls through it fail in time, and all others take as long as ever.
 func TestAccessorsThatPanicOrHang(t *testing.T) {

@@ -147,7 +147,7 @@ func limitsFor(bad []badObject, healthy []string) map[string]time.Duration {
 		if !refused[group] {
 			limits[group] = 0
 		}
-		limits[group] += 2*usual + probeTurn
+		limits[group] += 2*usual + firstPause
 	}
 	return limits
 }

@@ -15,7 +15,8 @@ const (
 	// noticeAfter is for how long a call waits until its listeners learn what it waits for. A cluster that starts, and each new leader, would send an
 	// event for each node if that was short.
 	noticeAfter = time.Minute
-	// firstPause is the longest that one object's Retry-After pauses its group: then another object may try. If that is refused as
+	// firstPause is the longest that one object's Retry-After pauses its group: then another object may try. That one call is waited for as long
+	// until the next may try: a write may take minutes. If that is refused as
 	// well the group pauses for twice as long, and so on up to maxGroupPause. Each object waits for as long as it is asked to.
 	firstPause    = time.Second
 	maxGroupPause = 30 * time.Second

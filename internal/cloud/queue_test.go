@@ -231,7 +231,7 @@ func TestRetryAfterHoldsItsGroupThenOneTries(t *testing.T) {
 		for i := range cap(let) {
 			go func() { let <- enter(t, q, onInstance(fmt.Sprint("c", i))) }()
 		}
-		time.Sleep(probeTurn / 2)
+		time.Sleep(firstPause / 2)
 		if len(let) != 0 {
 			t.Errorf("%d more were let in before the first has come back", len(let))
 		}
@@ -280,8 +280,8 @@ func TestAProbeThatHangsDelaysOthersBriefly(t *testing.T) {
 		for _, name := range []string{"b", "c", "d"} { // none of them leaves
 			enter(t, q, onInstance(name))
 		}
-		if took := time.Since(start); took != time.Second+2*probeTurn {
-			t.Errorf("three entered in %s, want one a %s after the pause", took, probeTurn)
+		if took := time.Since(start); took != time.Second+2*firstPause {
+			t.Errorf("three entered in %s, want one a %s after the pause", took, firstPause)
 		}
 	})
 }

@@ -24,8 +24,6 @@ const (
 	MaxRetryAfter = 10 * time.Minute
 	// lateTimer is how late a call may be let in without delaying the next one.
 	lateTimer = time.Millisecond
-	// probeTurn is how long the one call after a pause is waited for until another may try. A write may take minutes.
-	probeTurn = time.Second
 )
 
 // ticket is a call that has been let in: the how many-th, when, and after how many cuts.
@@ -54,7 +52,7 @@ type quota struct {
 func (q *quota) ready() time.Time {
 	at := later(q.pausedUntil, q.next)
 	if q.probing && !q.probed.IsZero() {
-		at = later(at, q.probed.Add(probeTurn))
+		at = later(at, q.probed.Add(firstPause))
 	}
 	return at
 }

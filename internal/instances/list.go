@@ -230,7 +230,8 @@ func (e *ListingError) Error() string {
 func (e *ListingError) Unwrap() error { return e.Err }
 
 // errorHold is how long a failed listing answers for callers that ask after it: an outage costs a call a second, however many
-// nodes are waiting. What the cloud itself asks for, by a Retry-After, its client holds to.
+// nodes are waiting. What the cloud itself asks for, by a Retry-After, its client holds to. A single node is not asked for for as long after the
+// first error; that pause doubles with each further one.
 const errorHold = time.Second
 
 // recentError is the error of a listing that has just failed.

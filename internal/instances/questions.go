@@ -18,8 +18,6 @@ const (
 	// of them have come, and none is later than betweenAnswers after the one before. Those left out would be asked for a pass later.
 	longestAnswerWait = 2 * AnswerWait
 	betweenAnswers    = AnswerWait / 8
-	// firstPause is how long a node is not asked for after the first error; it doubles with each further one.
-	firstPause = time.Second
 )
 
 // Answer is what the cloud said of a node, or why it said nothing.
@@ -239,7 +237,7 @@ func (k *question) close(err error, now time.Time, longest time.Duration, whole 
 	}
 	pause := longest
 	if k.failures < 16 { // more would overflow, and is longer than any pause
-		pause = min(longest, firstPause<<k.failures)
+		pause = min(longest, errorHold<<k.failures)
 	}
 	k.failures++
 	if !whole {

@@ -55,8 +55,11 @@ func (b Backoff) RateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
 }
 
 const (
-	// firstRetry is the first pause of the reference, and longestRetry our longest one: the reference's grow to 1,000 s.
-	firstRetry, longestRetry = 5 * time.Millisecond, 2 * time.Minute
+	// LongestRetry is the longest pause between two tries that does not come from the cloud: what has recovered is noticed within it. The
+	// reference's pauses grow to five minutes for Services and to 1,000 s for nodes.
+	LongestRetry = 2 * time.Minute
+	// firstRetry is the first pause of the reference.
+	firstRetry = 5 * time.Millisecond
 	// retriesASecond and retriesAtOnce bound the retries of all objects together, as in the reference.
 	retriesASecond, retriesAtOnce = 10, 100
 	// jitter is the largest part of a pause by which it is longer: one in so many.
@@ -80,7 +83,7 @@ func Lengthened(pause, longest time.Duration, object string, before int) time.Du
 // pause is never longer than two minutes, and jitter lengthens it.
 func NewRetryLimiter[T comparable]() workqueue.TypedRateLimiter[T] {
 	return workqueue.NewTypedMaxOfRateLimiter(
-		lengthened[T]{workqueue.NewTypedItemExponentialFailureRateLimiter[T](firstRetry, longestRetry)},
+		lengthened[T]{workqueue.NewTypedItemExponentialFailureRateLimiter[T](firstRetry, LongestRetry)},
 		workqueue.TypedRateLimiter[T](&workqueue.TypedBucketRateLimiter[T]{Limiter: rate.NewLimiter(retriesASecond, retriesAtOnce)}),
 	)
 }
@@ -93,7 +96,7 @@ type lengthened[T comparable] struct {
 // When implements workqueue.TypedRateLimiter.
 func (l lengthened[T]) When(object T) time.Duration {
 	before := l.NumRequeues(object)
-	return Lengthened(l.TypedRateLimiter.When(object), longestRetry, fmt.Sprint(object), before)
+	return Lengthened(l.TypedRateLimiter.When(object), LongestRetry, fmt.Sprint(object), before)
 }
 
 // Later returns the later of two times.

@@ -4,16 +4,14 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
-)
 
-// readTimeout is the deadline of the question who wrote a label.
-const readTimeout = 5 * time.Second
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
+)
 
 // askWriters asks the API server who wrote labels of a node, which the cache leaves out, and says of each whether all its writers decide for the
 // cloud. What others wrote is remembered.
@@ -26,7 +24,7 @@ func (r *reconciler) askWriters(ctx context.Context, node *corev1.Node, labels [
 	}
 	live := &corev1.Node{}
 	if r.live != nil {
-		ctx, cancel := context.WithTimeout(ctx, readTimeout)
+		ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
 		defer cancel()
 		if err := r.live.Get(ctx, client.ObjectKeyFromObject(node), live); err != nil {
 			return ours, &writeError{err: fmt.Errorf("asking the API server who wrote the labels %q of the node: %w", labels, err)}

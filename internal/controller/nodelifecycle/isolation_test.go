@@ -393,7 +393,7 @@ func TestASlowCloudIsHeard(t *testing.T) {
 		play(t, slow, []string{"slow-dead", "slow-r1", "slow-r2", "slow-r3", "slow-r4", "slow-off"}, func(s *scene) {
 			s.turn(corev1.ConditionUnknown, "slow-dead")
 			// Twice: about the node, and about witnesses; and what lies between.
-			if took, most := s.takes("slow-dead"), 2*(2*slow+2*(shortPause+gathering)); took > most {
+			if took, most := s.takes("slow-dead"), 2*(2*slow+2*(shortPause+shortPause)); took > most {
 				t.Errorf("with calls of %s it takes %s, want at most %s", slow, took, most)
 			}
 			if held := s.eventsFor("slow-dead", ReasonHeld); held > 0 {

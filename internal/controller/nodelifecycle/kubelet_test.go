@@ -148,7 +148,7 @@ func TestAKubeletThatReportsKeepsItsNode(t *testing.T) {
 			}
 		}
 		s.turn(corev1.ConditionUnknown, "dead-1")
-		if took := s.takes("dead-1"); took < settings.MinDenialTime || took > settings.MinDenialTime+DefaultPeriod+gathering {
+		if took := s.takes("dead-1"); took < settings.MinDenialTime || took > settings.MinDenialTime+DefaultPeriod+shortPause {
 			t.Errorf("a node whose silence was noticed is deleted after %s, want %s and a pass", took, settings.MinDenialTime)
 		}
 		if s.cluster.get("dead-2") == nil {

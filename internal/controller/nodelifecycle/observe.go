@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// maxBackoff bounds the pause after which a node is asked for again for which the cloud returns errors: as long as a cloud
-	// that fails all calls is left alone at most.
+	// maxBackoff bounds the pause after which a node is asked for again that may be shut down at any time, or for which the cloud returns errors: as
+	// long as a cloud that fails all calls is left alone at most.
 	maxBackoff = 30 * time.Second
 	// longestRound is how long a round waits for all of its witnesses before others are asked for.
 	longestRound = time.Minute
@@ -228,14 +228,8 @@ func answerOf(said instances.Observation) answer {
 	return answer{exists: said.Status == instances.Found, state: said.State, listed: said.Listed >= 0, at: said.At}
 }
 
-const (
-	// pauseShare is the share of the time for which a node has been as it is that passes before the cloud is asked for it again.
-	pauseShare = 4
-	// longestStopped bounds the pause for a node whose instance is shut down: when it runs again, its kubelet says so. longestOther
-	// bounds it for others, which may be shut down at any time.
-	longestStopped = 2 * time.Minute
-	longestOther   = 30 * time.Second
-)
+// pauseShare is the share of the time for which a node has been as it is that passes before the cloud is asked for it again.
+const pauseShare = 4
 
 // polls says when nodes are asked for: the less often, the longer nothing has changed, and a node whose instance is denied when that
 // decides about it.
@@ -286,9 +280,9 @@ func (p polls) note(answer instances.Answer, now time.Time) {
 		known = &poll{shows: shows, exists: exists, state: said.State, since: now}
 		p[uid] = known
 	}
-	longest := longestOther
+	longest := maxBackoff
 	if said.State == provider.InstanceStopped {
-		longest = longestStopped
+		longest = kit.LongestRetry // when it runs again, its kubelet says so
 	}
 	known.next = now.Add(min(longest, now.Sub(known.since)/pauseShare))
 }

@@ -22,7 +22,7 @@ func TestSchedule(t *testing.T) {
 		"a node becomes silent":                  {period: time.Minute, due: []time.Duration{20 * time.Second}, want: 20*time.Second + quiet},
 		"a node becomes silent at once":          {period: time.Minute, due: []time.Duration{0}, want: shortPause},
 		"one after the other":                    {period: time.Minute, due: every(300*time.Millisecond, 10*time.Second, 4), want: 10*time.Second + 900*time.Millisecond + quiet},
-		"one after the other, without end":       {period: time.Minute, due: every(300*time.Millisecond, 10*time.Second, 90), want: 10*time.Second + gathering},
+		"one after the other, without end":       {period: time.Minute, due: every(300*time.Millisecond, 10*time.Second, 90), want: 10*time.Second + shortPause},
 		"a node becomes silent, a short period":  {period: time.Second, due: []time.Duration{100 * time.Millisecond}, want: time.Second},
 		"a node becomes silent while one waits":  {period: time.Minute, again: time.Nanosecond, due: []time.Duration{time.Second}, want: shortPause},
 		"a node becomes silent late in a period": {period: time.Minute, due: []time.Duration{time.Minute - time.Millisecond}, want: time.Minute - time.Millisecond + quiet},

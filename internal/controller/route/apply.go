@@ -79,18 +79,14 @@ func unfinished(actions []action, outcomes []outcome) []destination {
 	return destinations
 }
 
-// retrySpacing is how far apart operations begin that failed before, and retrySpread within how much time all of them begin. If they began together,
-// a plugin's limiter that refuses at once would admit only one of them. After the list that precedes them it would admit none.
-const (
-	retrySpacing = time.Second
-	retrySpread  = 10 * time.Second
-)
-
 // runAll begins actions and waits until they have ended. Actions that are still under way when patience runs out go on without it.
+//
+// Operations that failed before begin one after the other, all of them within a period. If they began together, a plugin's limiter that refuses at
+// once would admit only one of them. After the list that precedes them it would admit none.
 func (a *applier) runAll(ctx context.Context, actions []action, onEnded func(context.Context, outcome)) (outcomes []outcome) {
 	ended := make(chan outcome, len(actions))
 	batches := a.batches(actions)
-	again, spacing := time.Duration(0), min(retrySpacing, retrySpread/time.Duration(max(len(batches), 1)))
+	again, spacing := time.Duration(0), min(firstDelay, DefaultPeriod/time.Duration(max(len(batches), 1)))
 	for _, batch := range batches {
 		for _, action := range batch {
 			a.state.begin(action)

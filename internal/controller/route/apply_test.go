@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sync/semaphore"
 	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
 // scripted is a plugin whose calls take a while, fail, or hang, as a test says.
@@ -175,10 +177,10 @@ func TestApplySpacesWhatFailed(t *testing.T) {
 		if a.run(t, nodes, nil, abilities{}); time.Since(begun) != a.plugin.takes {
 			t.Errorf("%s for the first tries, want all at once", time.Since(begun))
 		}
-		time.Sleep(maxDelay)
+		time.Sleep(kit.LongestRetry)
 		a.plugin.fails, a.plugin.most = "", 0
 		begun = time.Now()
-		if got := failed(a.run(t, nodes, nil, abilities{})); got != nil || a.plugin.most > 3 || time.Since(begun) > retrySpread+a.plugin.takes {
+		if got := failed(a.run(t, nodes, nil, abilities{})); got != nil || a.plugin.most > 3 || time.Since(begun) > DefaultPeriod+a.plugin.takes {
 			t.Errorf("failures %q, %d calls at once, in %s", got, a.plugin.most, time.Since(begun))
 		}
 	})

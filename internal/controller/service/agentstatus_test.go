@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
 // echoPlugin returns for a Service named "agent" the status that it was given, and leaves it to an agent to fill that in, as the plugins
@@ -167,7 +169,7 @@ func TestWhatWasReturnedIsPublishedInTheEnd(t *testing.T) {
 			t.Fatalf("it shows %v", shown)
 		}
 		e.cluster.refuse(nil, nil)
-		time.Sleep(DefaultLongestRetry)
+		time.Sleep(kit.LongestRetry)
 		if diff := cmp.Diff([]string{"192.0.2.1"}, e.shown(service)); diff != "" {
 			t.Errorf("addresses (-want +got):\n%s", diff)
 		}

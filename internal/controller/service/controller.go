@@ -71,7 +71,7 @@ type Options struct {
 	// TargetQuiet is how long the set of nodes must have been still before load balancers are updated after a change, and TargetDelay how
 	// long they wait for that at most. Zero: DefaultTargetQuiet and DefaultTargetDelay.
 	TargetQuiet, TargetDelay time.Duration
-	// FirstRetry and LongestRetry bound the pause after a failure. Zero: DefaultFirstRetry and DefaultLongestRetry.
+	// FirstRetry and LongestRetry bound the pause after a failure. Zero: DefaultFirstRetry and kit.LongestRetry.
 	FirstRetry, LongestRetry time.Duration
 	// DriftCheckPeriod is how often load balancers are compared with the cloud. Zero: DefaultDriftCheckPeriod; negative: never.
 	DriftCheckPeriod time.Duration
@@ -163,7 +163,7 @@ func (o *Options) complete() error {
 		o.Writes, o.shared = max(declared, 1), declared > 0
 	}
 	o.TargetQuiet, o.TargetDelay = cmp.Or(o.TargetQuiet, DefaultTargetQuiet), cmp.Or(o.TargetDelay, DefaultTargetDelay)
-	o.FirstRetry, o.LongestRetry = cmp.Or(o.FirstRetry, DefaultFirstRetry), cmp.Or(o.LongestRetry, DefaultLongestRetry)
+	o.FirstRetry, o.LongestRetry = cmp.Or(o.FirstRetry, DefaultFirstRetry), cmp.Or(o.LongestRetry, kit.LongestRetry)
 	o.DriftCheckPeriod = cmp.Or(o.DriftCheckPeriod, DefaultDriftCheckPeriod)
 	o.AbsenceTime = cmp.Or(o.AbsenceTime, DefaultAbsenceTime)
 	if o.DriftCheckCalls <= 0 {

@@ -18,6 +18,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/controller/service/orphancheck"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -131,7 +132,7 @@ func TestTheFinalizerStaysWhileNothingIsKnown(t *testing.T) {
 				plugin.mu.Lock()
 				plugin.deleted, plugin.found = func(int) error { return nil }, nil
 				plugin.mu.Unlock()
-				time.Sleep(DefaultLongestRetry)
+				time.Sleep(kit.LongestRetry)
 				if e.service(keyOf(doomed)) != nil || e.cloud.has(doomed.UID, "a") {
 					t.Error("it was not deleted when the plugin had its credentials again")
 				}

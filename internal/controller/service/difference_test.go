@@ -104,9 +104,9 @@ func TestWhenTargetsAreChangedByADifference(t *testing.T) {
 	two, three := targetsOf([]*corev1.Node{nodeWith("a"), nodeWith("b")}), targetsOf([]*corev1.Node{nodeWith("a"), nodeWith("b"), nodeWith("c")})
 	service := serviceWith(provided)
 	certain := madeFor(service, two, at("192.0.2.1"))
-	certain.writtenTargets, certain.wholeAt = two, noon.Add(-wholeFor+time.Second)
+	certain.writtenTargets, certain.wholeAt = two, noon.Add(-rarely+time.Second)
 	uncertain, long := *certain, *certain
-	uncertain.writtenTargets, long.wholeAt = nil, noon.Add(-wholeFor)
+	uncertain.writtenTargets, long.wholeAt = nil, noon.Add(-rarely)
 	for name, test := range map[string]struct {
 		can  bool
 		made *made
@@ -158,7 +158,7 @@ func TestAfterAnErrorTargetsAreWrittenWhole(t *testing.T) {
 		step("the answer is lost", "2 ensured, 2 changed, 0 updated", func() { e.changeNode("d", nil) })
 		step("one comes again", "2 ensured, 3 changed, 0 updated", func() { e.changeNode("d", nodeWith("d")) })
 		step("one changes", "2 ensured, 3 changed, 1 updated", func() { e.changeNode("d", nodeWith("d", withIP("10.9.9.9"))) })
-		time.Sleep(wholeFor)
+		time.Sleep(rarely)
 		step("an hour later", "2 ensured, 3 changed, 2 updated", func() { e.changeNode("d", nil) })
 	})
 }

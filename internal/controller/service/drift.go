@@ -28,8 +28,6 @@ const (
 	// maxRepairs is how often in a row a load balancer is repaired for the same difference. A provider that still shows it
 	// means it so.
 	maxRepairs = 3
-	// slowRepair is how often one is made anew after that if the provider still says that it is not there.
-	slowRepair = time.Hour
 )
 
 // driftGone is the difference of a load balancer that is no longer there.
@@ -356,7 +354,7 @@ func (d *driftCheck) nextCandidate(now time.Time) (oldest types.NamespacedName, 
 func (d *driftCheck) decide(ctx context.Context, key types.NamespacedName, known state, differ []string) {
 	what, at := fmt.Sprint(differ), time.Now()
 	gone := len(differ) > 0 && differ[0] == driftGone
-	repair := len(differ) > 0 && (known.differs != what || known.repairs < maxRepairs || gone && at.Sub(known.repairedAt) >= slowRepair)
+	repair := len(differ) > 0 && (known.differs != what || known.repairs < maxRepairs || gone && at.Sub(known.repairedAt) >= rarely)
 	repair, news := d.states.compared(key, known.made, what, differ, repair)
 	if news {
 		d.enqueue(key, priorityRepair) // its condition says so, or no longer

@@ -66,7 +66,7 @@ func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 	reconciler := &reconciler{
 		reader: e.cluster, classes: Classes{Default: true}, targets: targets, states: states, metrics: metrics,
 		events:  &events{recorder: e.events, metrics: metrics},
-		backoff: backoff{first: DefaultFirstRetry, longest: DefaultLongestRetry}, applier: applier, tellsApart: e.cloud.list != nil,
+		backoff: backoff{first: DefaultFirstRetry, longest: kit.LongestRetry}, applier: applier, tellsApart: e.cloud.list != nil,
 	}
 	e.core = &Controller{
 		options: Options{Cloud: e.cloud, DriftCheckPeriod: -1, DriftCheckCalls: DefaultDriftCheckCalls, AbsenceTime: DefaultAbsenceTime, Client: e.cluster,

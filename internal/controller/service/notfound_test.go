@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -36,7 +37,7 @@ func TestAProxysAnswerDeletesNothing(t *testing.T) {
 					t.Fatalf("%d deletions of the load balancer of a live Service", e.cloud.count("delete"))
 				}
 				e.cluster.refuse(nil, nil)
-				time.Sleep(DefaultLongestRetry)
+				time.Sleep(kit.LongestRetry)
 				if condition := conditionOf(e.service(keyOf(service))); condition == nil || condition.Reason != ReasonProvided {
 					t.Errorf("condition %+v after the proxy was gone", condition)
 				}
@@ -157,7 +158,7 @@ func TestNoSecondLoadBalancerForAQuestionThatFails(t *testing.T) {
 		}
 		plugin.fails.Store(false)
 		plugin.hides.Store(false)
-		time.Sleep(DefaultLongestRetry + time.Second)
+		time.Sleep(kit.LongestRetry + time.Second)
 		if n := e.cloud.count("ensure"); !e.cloud.has(service.UID, "b") || n != 1 {
 			t.Errorf("after it was found: node b %t, %d Ensures", e.cloud.has(service.UID, "b"), n)
 		}

@@ -69,9 +69,10 @@ type desired struct {
 	awaits bool
 }
 
-// wholeFor is for how long targets are changed by differences until they are written as a whole again, so what was changed
-// in the cloud does not stay for good where nothing shows it.
-const wholeFor = time.Hour
+// rarely is how often that is done which should not be necessary. Targets that are changed by differences are written as a whole, so what was
+// changed in the cloud does not stay for good where nothing shows it. A load balancer is made anew that was repaired in vain and that the provider
+// still says is gone.
+const rarely = time.Hour
 
 // made is what this process knows that it made in the cloud for a Service.
 //
@@ -357,7 +358,7 @@ func (m *made) serves(want desired) bool {
 
 // differenceFor returns by what the targets of a load balancer are changed; nil: by all of them.
 func differenceFor(want desired, made *made, now time.Time) *targetChange {
-	if !want.byDifference || made.writtenTargets == nil || now.Sub(made.wholeAt) >= wholeFor {
+	if !want.byDifference || made.writtenTargets == nil || now.Sub(made.wholeAt) >= rarely {
 		return nil
 	}
 	return want.latest.changeFrom(made.writtenTargets)

@@ -126,7 +126,7 @@ func TestAPredecessorDoesNotHoldItsName(t *testing.T) {
 			t.Errorf("made for %v: the orphan check would take the predecessor's for an orphan", uids)
 		}
 		plugin.mend()
-		time.Sleep(DefaultLongestRetry)
+		time.Sleep(kit.LongestRetry)
 		if e.cloud.has(old.UID, "a") || !e.cloud.has(again.UID, "a") {
 			t.Error("want the load balancer of the old Service deleted, and one of the new Service")
 		}
@@ -165,7 +165,7 @@ func TestAServiceSaysThatItWaitsForItsPredecessor(t *testing.T) {
 					}
 				}
 				plugin.mend()
-				time.Sleep(DefaultLongestRetry)
+				time.Sleep(kit.LongestRetry)
 				if e.cloud.has(old.UID, "a") || e.cloud.has(again.UID, "a") == deletes {
 					t.Error("the load balancers are not as they should be")
 				}

@@ -447,7 +447,7 @@ func (r *reconciler) finish(ctx context.Context, p *pass, err error) reconcile.R
 	case ctx.Err() != nil, errors.Is(err, errWaiting):
 		return reconcile.Result{} // the process is stopping, which is not a failure, or the pass will be admitted
 	case errors.Is(err, errListing):
-		return p.again(listPause)
+		return p.again(shortestRetry)
 	case errors.Is(err, errOutdated):
 		return r.repeat(ctx, p, err)
 	default:

@@ -33,13 +33,10 @@ const (
 	// Service in it: a large record is written less often.
 	recordPause     = time.Second
 	recordPauseEach = 5 * time.Millisecond
-	// recordRetry is the pause after the first read or write that failed.
-	recordRetry = 10 * time.Second
 	// recordPatience is how long a call of the plugin waits for the record to be read or written.
 	recordPatience = 2 * time.Second
-	// listPatience is how long a new leader waits for the list of load balancers, and listPause the time between two looks whether it is there.
+	// listPatience is how long a new leader waits for the list of load balancers.
 	listPatience = time.Minute
-	listPause    = time.Second
 	// recordLimit is how many Services a record names. An object holds 256 KiB of annotations.
 	recordLimit = 3500
 )
@@ -256,7 +253,7 @@ func (r *leaderRecord) failed(ctx context.Context, err error) {
 	if r.failures == 0 {
 		logf.FromContext(ctx).Info("The record of load balancers cannot be kept; the next leader ensures each", "lease", r.String(), "reason", err.Error())
 	}
-	r.retryAt = time.Now().Add(kit.Backoff{First: recordRetry, Longest: kit.EventInterval}.After(r.failures, err))
+	r.retryAt = time.Now().Add(kit.Backoff{First: apiRetry, Longest: kit.EventInterval}.After(r.failures, err))
 	r.failures++
 	r.unread = r.unread || errors.Is(err, leaserecord.ErrOutdated)
 }

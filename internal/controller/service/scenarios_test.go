@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-ccm/mooring/dev/scenariotest"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
@@ -73,7 +74,7 @@ func (s *scenario) restart() {
 	s.reconciler = &reconciler{
 		reader: s.cluster, classes: Classes{Default: true}, targets: targets, states: newStates(), metrics: metrics,
 		events: &events{recorder: s.events, metrics: metrics}, pools: newPools(1, false, func(types.NamespacedName) {}),
-		backoff: backoff{first: DefaultFirstRetry, longest: DefaultLongestRetry},
+		backoff: backoff{first: DefaultFirstRetry, longest: kit.LongestRetry},
 		applier: &applier{balancer: shownCalls{s.cloud, &s.out}, client: shownPatches{s.cluster, &s.out},
 			clusterUID: func(context.Context) types.UID { return "me" }},
 	}

@@ -21,19 +21,17 @@ import (
 const (
 	// DefaultFirstRetry is the pause after the first failure for a Service, as in the reference; it doubles with each further one.
 	DefaultFirstRetry = 5 * time.Second
-	// DefaultLongestRetry is the longest pause. The reference's is 5 minutes: a cloud that has recovered is noticed late there.
-	DefaultLongestRetry = 2 * time.Minute
 
 	// longestCleanup is the longest pause between tries to delete a load balancer: the reference looks every 30 seconds, too, at each Service
 	// that is to be cleaned up.
 	longestCleanup = 30 * time.Second
 	// absenceTries is how often in a row a deletion has to fail until it is believed that there is nothing to delete.
 	absenceTries = 3
-	// lastingFailure is how long a failure has to go on to be shown on a Service that showed another within kit.EventInterval. A call that fails every
-	// other time would cost two writes each time, and the reference makes none.
-	lastingFailure = 2 * time.Minute
-	// shortestRetry is the shortest pause that a plugin gets by an api.RetryError.
+	// shortestRetry is the shortest pause that a plugin gets by an api.RetryError, and the time between two looks whether the list of load balancers
+	// is there.
 	shortestRetry = time.Second
+	// apiRetry is the pause after the API server did not list the nodes, or has not kept the record.
+	apiRetry = 10 * time.Second
 	// conflictDelay is the pause after a write to the API server that came too late; it doubles with each further one.
 	conflictDelay = 20 * time.Millisecond
 	// maxConflicts is how many writes in a row may come too late before that counts as a failure.
@@ -589,7 +587,8 @@ func (s state) continues(intent intent, in inputs) bool {
 }
 
 // failureLasts reports whether a Service has failed for long enough to say so in its condition, and not only by an event: with the second pass
-// in a row, or, where a failure was shown and mended a moment ago, when it has gone on for longer.
+// in a row, or, where a failure was shown and mended a moment ago, when it has gone on for as long as the longest pause: a call that fails every
+// other time would cost two writes each time, and the reference makes none.
 func (s state) failureLasts(now time.Time) bool {
 	switch {
 	case s.failure == nil || s.failure.all < 2:
@@ -597,7 +596,7 @@ func (s state) failureLasts(now time.Time) bool {
 	case now.Sub(s.conditionAt) >= kit.EventInterval:
 		return true
 	default:
-		return now.Sub(s.failure.since) >= lastingFailure
+		return now.Sub(s.failure.since) >= kit.LongestRetry
 	}
 }
 

@@ -30,8 +30,6 @@ const (
 	removalDelay = time.Second
 	// lookPause is the least time between two looks for targets that were lost: each goes through all nodes, which leave by the hundred.
 	lookPause = removalDelay / 4
-	// listAgain is the pause after the nodes could not be listed.
-	listAgain = 10 * time.Second
 )
 
 // targets keeps the set of nodes that is behind every load balancer. There are two sets. The latest follows every change at once, and the settled one
@@ -238,7 +236,7 @@ func (t *targets) settledSet() *targetSet {
 func (t *targets) await(ctx context.Context, failed bool) bool {
 	var again <-chan time.Time // nil blocks: nothing happens while nothing changes
 	if failed {
-		timer := time.NewTimer(listAgain)
+		timer := time.NewTimer(apiRetry)
 		defer timer.Stop()
 		again = timer.C
 	}

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -136,7 +137,7 @@ func TestTargetsFollowWhileEnsureFails(t *testing.T) {
 					time.Sleep(time.Hour)
 				}
 				if pauses := plugin.pauses(&plugin.ensures, edited); len(pauses) < 24*60/5 || pauses[0] != DefaultFirstRetry ||
-					pauses[len(pauses)-1] != DefaultLongestRetry {
+					pauses[len(pauses)-1] != kit.LongestRetry {
 					t.Errorf("%d pauses between the Ensures, the first %v", len(pauses), pauses[:min(len(pauses), 9)])
 				}
 				if condition := conditionOf(e.service(key)); condition == nil || condition.Reason != ReasonCloudError {
@@ -202,7 +203,7 @@ func TestTargetsAndEnsureFailOnTheirOwn(t *testing.T) {
 		e.edit(keyOf(services[1]), bad) // which has not failed so far
 		e.changeNode("b", nodeWith("b"))
 		time.Sleep(time.Hour)
-		if pauses := plugin.pauses(&plugin.updates, began); len(pauses) < 2*60/5 || pauses[len(pauses)-1] > DefaultLongestRetry {
+		if pauses := plugin.pauses(&plugin.updates, began); len(pauses) < 2*60/5 || pauses[len(pauses)-1] > kit.LongestRetry {
 			t.Errorf("%d updates of two load balancers in an hour, at the end after %v", len(pauses)+1, pauses[max(0, len(pauses)-3):])
 		}
 		if pauses := plugin.pauses(&plugin.ensures, began); len(pauses) < 2*25 || len(pauses) > 2*33 {
@@ -223,7 +224,7 @@ func TestTargetsAndEnsureFailOnTheirOwn(t *testing.T) {
 			}
 		}
 		plugin.setUpdate(nil)
-		if took := e.follow(t, services, "b"); took > DefaultLongestRetry {
+		if took := e.follow(t, services, "b"); took > kit.LongestRetry {
 			t.Errorf("%s until the load balancers had the node after updates worked again", took)
 		}
 	})
