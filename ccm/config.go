@@ -3,7 +3,6 @@ package ccm
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
@@ -44,17 +43,9 @@ type config struct {
 	migrated  map[string]bool
 	elsewhere []string
 
-	nodeSelector            labels.Selector
-	providerIDSchemes       []string
-	nodeLabelManagers       []string
-	nodeFullRefreshPeriod   time.Duration
-	cloudAPITimeout         time.Duration
-	cloudAPIWriteTimeout    time.Duration
-	cloudAPIMaxInFlight     int
-	concurrency             cloud.Concurrency
-	cloudAPIQPS             float64
-	cloudAPIBurst           int
-	gracefulShutdownTimeout time.Duration
+	settings
+	nodeSelector labels.Selector
+	concurrency  cloud.Concurrency
 	// dryRun holds what would be done under --dry-run, otherwise nil.
 	dryRun *dryrun.Recorder
 	// dryRunWarning says what the provider may do under --dry-run all the same.
@@ -65,8 +56,6 @@ type config struct {
 	configRead string
 	// configObject holds the cloud config, nil if a file does or nothing.
 	configObject *configRef
-	// serviceAccountPrefix begins the names of the controllers' ServiceAccounts.
-	serviceAccountPrefix string
 	// pod is where this process runs, nil if that is not known or there is no leader election. run looks it up.
 	pod *election.Pod
 	// tracing is nil if nothing is traced.
@@ -86,22 +75,14 @@ func (o *options) config() (*config, error) {
 		return nil, err
 	}
 	c := &config{
-		provider:                o.program.providers[o.KubeCloudShared.CloudProvider.Name],
-		providerIDSchemes:       o.providerIDSchemes,
-		nodeFullRefreshPeriod:   o.fullRefreshPeriod(),
-		nodeLabelManagers:       o.nodeLabelManagers,
-		cloudAPITimeout:         o.cloudAPITimeout,
-		cloudAPIWriteTimeout:    o.cloudAPIWriteTimeout,
-		cloudAPIMaxInFlight:     o.cloudAPIMaxInFlight,
-		concurrency:             o.concurrency(),
-		cloudAPIQPS:             o.cloudAPIQPS,
-		cloudAPIBurst:           o.cloudAPIBurst,
-		gracefulShutdownTimeout: o.gracefulShutdownTimeout,
-		serviceAccountPrefix:    o.serviceAccountPrefix,
-		secureServing:           o.SecureServing,
-		authentication:          o.Authentication,
-		authorization:           o.Authorization,
+		provider:       o.program.providers[o.KubeCloudShared.CloudProvider.Name],
+		settings:       o.settings,
+		concurrency:    o.concurrency(),
+		secureServing:  o.SecureServing,
+		authentication: o.Authentication,
+		authorization:  o.Authorization,
 	}
+	c.nodeFullRefreshPeriod = o.fullRefreshPeriod()
 	var err error
 	if c.tracing, err = readTracing(o.tracingConfigFile); err != nil {
 		return nil, err

@@ -73,10 +73,7 @@ func (f *nodeLifecycleFlags) deletionLogGrants(c *config) []Grant {
 		return nil
 	}
 	election := c.component.Generic.LeaderElection
-	creating := Grant{Group: "coordination.k8s.io", Resource: "leases", Namespace: election.ResourceNamespace, Verbs: []string{"create"}}
-	keeping := creating
-	keeping.Name, keeping.Verbs = election.ResourceName+deletionLogSuffix, []string{"get", "update"}
-	return []Grant{creating, keeping}
+	return recordGrants(election.ResourceNamespace, election.ResourceName+deletionLogSuffix, "")
 }
 
 func (f *nodeLifecycleFlags) newController(_ context.Context, environment Environment) (manager.Runnable, error) {

@@ -51,7 +51,22 @@ type options struct {
 	program  *program
 	registry registry // the program's controllers
 
-	nodeSelector            string
+	settings
+	nodeSelector       string
+	tracingConfigFile  string
+	cloudConfigObject  string
+	dryRun             bool
+	electionKubeconfig string
+
+	// set reports whether the operator or the program has set a flag, nil if none is set.
+	set func(flag string) bool
+
+	// apiServer is how the API server is reached, nil if the flags say it.
+	apiServer *rest.Config
+}
+
+// settings are the values of our flags that mean what they say.
+type settings struct {
 	providerIDSchemes       []string
 	nodeFullRefreshPeriod   time.Duration
 	nodeLabelManagers       []string
@@ -61,17 +76,8 @@ type options struct {
 	cloudAPIQPS             float64
 	cloudAPIBurst           int
 	gracefulShutdownTimeout time.Duration
-	tracingConfigFile       string
-	cloudConfigObject       string
-	dryRun                  bool
-	serviceAccountPrefix    string
-	electionKubeconfig      string
-
-	// set reports whether the operator or the program has set a flag, nil if none is set.
-	set func(flag string) bool
-
-	// apiServer is how the API server is reached, nil if the flags say it.
-	apiServer *rest.Config
+	// serviceAccountPrefix begins the names of the controllers' ServiceAccounts.
+	serviceAccountPrefix string
 }
 
 // newOptions returns the defaults.
@@ -89,8 +95,7 @@ func newOptions(program *program) (*options, error) {
 		logs:                          logs.NewOptions(),
 		program:                       program,
 		registry:                      program.controllers,
-		nodeLabelManagers:             []string{programName},
-		gracefulShutdownTimeout:       defaultGracefulShutdownTimeout,
+		settings:                      settings{nodeLabelManagers: []string{programName}, gracefulShutdownTimeout: defaultGracefulShutdownTimeout},
 	}, nil
 }
 

@@ -184,7 +184,7 @@ func TestFullRefreshPeriod(t *testing.T) {
 		time.Hour:        {0: time.Hour, 6 * time.Hour: 6 * time.Hour},
 	} {
 		for given, want := range periods {
-			o := &options{CloudControllerManagerOptions: &ccmoptions.CloudControllerManagerOptions{}, nodeFullRefreshPeriod: given}
+			o := &options{CloudControllerManagerOptions: &ccmoptions.CloudControllerManagerOptions{}, settings: settings{nodeFullRefreshPeriod: given}}
 			o.NodeStatusUpdateFrequency.Duration = frequency
 			if got := o.fullRefreshPeriod(); got != want {
 				t.Errorf("frequency %s, period %s: %s, want %s", frequency, given, got, want)

@@ -192,10 +192,18 @@ func identityGrants(controllers []Controller, prefix string) []Grant {
 
 // leaseGrants are the rights that leader election by one Lease needs.
 func leaseGrants(namespace, name string) []Grant {
-	creating := Grant{Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace, Verbs: []string{"create"}}
-	holding, watching := creating, creating
-	holding.Name, holding.Verbs = name, []string{"get", "update"}
-	watching.Name, watching.Verbs = name, []string{"list", "watch"}
+	watching := leaseGrant(namespace, name, "list", "watch")
 	watching.Without = "a standby notices a released lease only when it asks the next time, so a takeover takes seconds longer"
-	return []Grant{creating, holding, watching}
+	return append(recordGrants(namespace, name, ""), watching)
+}
+
+// recordGrants are the rights that keeping a record in a Lease needs.
+func recordGrants(namespace, name, without string) []Grant {
+	creating, keeping := leaseGrant(namespace, "", "create"), leaseGrant(namespace, name, "get", "update")
+	creating.Without, keeping.Without = without, without
+	return []Grant{creating, keeping}
+}
+
+func leaseGrant(namespace, name string, verbs ...string) Grant {
+	return Grant{Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace, Name: name, Verbs: verbs}
 }

@@ -112,12 +112,8 @@ func (f *serviceFlags) recordGrants(c *config) []Grant {
 	if f.ensureAtStart == ensureAll {
 		return nil
 	}
-	const without = "a new leader ensures all load balancers"
 	election := c.component.Generic.LeaderElection
-	creating := Grant{Group: "coordination.k8s.io", Resource: "leases", Namespace: election.ResourceNamespace, Verbs: []string{"create"}, Without: without}
-	keeping := creating
-	keeping.Name, keeping.Verbs = election.ResourceName+recordSuffix, []string{"get", "update"}
-	return []Grant{creating, keeping}
+	return recordGrants(election.ResourceNamespace, election.ResourceName+recordSuffix, "a new leader ensures all load balancers")
 }
 
 // record returns where it is recorded from what load balancers were made; nil: nowhere.

@@ -19,39 +19,32 @@ type decorated struct {
 
 var _ provider.Capable = (*decorated)(nil)
 
-func (d *decorated) Instances() (cloudprovider.Instances, bool) {
-	if !d.accessors.instances.offers() {
-		return nil, false
+// offer returns an interface as controllers call it, if the plugin offers it.
+func offer[T any](d *decorated, plugin *accessor[T], decorate func(offered[T]) T) (as T, ok bool) {
+	if !plugin.offers() {
+		return as, false
 	}
-	return &instances{plugin: d.accessors.instances, calls: d.calls}, true
+	return decorate(offered[T]{plugin, d.calls}), true
+}
+
+func (d *decorated) Instances() (cloudprovider.Instances, bool) {
+	return offer(d, d.accessors.instances, func(of offered[cloudprovider.Instances]) cloudprovider.Instances { return &instances{of} })
 }
 
 func (d *decorated) InstancesV2() (cloudprovider.InstancesV2, bool) {
-	if !d.accessors.instancesV2.offers() {
-		return nil, false
-	}
-	return &instancesV2{plugin: d.accessors.instancesV2, calls: d.calls}, true
+	return offer(d, d.accessors.instancesV2, func(of offered[cloudprovider.InstancesV2]) cloudprovider.InstancesV2 { return &instancesV2{of} })
 }
 
 func (d *decorated) Zones() (cloudprovider.Zones, bool) {
-	if !d.accessors.zones.offers() {
-		return nil, false
-	}
-	return &zones{plugin: d.accessors.zones, calls: d.calls}, true
+	return offer(d, d.accessors.zones, func(of offered[cloudprovider.Zones]) cloudprovider.Zones { return &zones{of} })
 }
 
 func (d *decorated) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
-	if !d.accessors.balancer.offers() {
-		return nil, false
-	}
-	return &loadBalancer{plugin: d.accessors.balancer, calls: d.calls}, true
+	return offer(d, d.accessors.balancer, func(of offered[cloudprovider.LoadBalancer]) cloudprovider.LoadBalancer { return &loadBalancer{of} })
 }
 
 func (d *decorated) Routes() (cloudprovider.Routes, bool) {
-	if !d.accessors.routes.offers() {
-		return nil, false
-	}
-	return &routes{plugin: d.accessors.routes, calls: d.calls}, true
+	return offer(d, d.accessors.routes, func(of offered[cloudprovider.Routes]) cloudprovider.Routes { return &routes{of} })
 }
 
 // Capabilities returns the plugin's, with their calls through the same queue.

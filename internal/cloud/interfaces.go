@@ -9,10 +9,30 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
+// offered is an interface of the plugin as controllers call it.
+type offered[T any] struct {
+	plugin *accessor[T]
+	calls  *client
+}
+
+// ask calls a method that takes one argument, which the plugin cannot change.
+func ask[T, A, R any](ctx context.Context, of offered[T], name, object string, method func(T, context.Context, A) (R, error), argument A) (R, error) {
+	return once(ctx, of.calls, of.calls.about(name, object), within(of.plugin, func(ctx context.Context, plugin T) (R, error) {
+		return method(plugin, ctx, argument)
+	}))
+}
+
+// copied has a method return copies, which the plugin cannot change.
+func copied[T, A, E any](method func(T, context.Context, A) ([]E, error)) func(T, context.Context, A) ([]E, error) {
+	return func(plugin T, ctx context.Context, argument A) ([]E, error) {
+		answer, err := method(plugin, ctx, argument)
+		return slices.Clone(answer), err
+	}
+}
+
 // instancesV2 is cloudprovider.InstancesV2 as controllers call it.
 type instancesV2 struct {
-	plugin *accessor[cloudprovider.InstancesV2]
-	calls  *client
+	offered[cloudprovider.InstancesV2]
 }
 
 func (i *instancesV2) InstanceExists(ctx context.Context, node *v1.Node) (bool, error) {
@@ -38,45 +58,27 @@ func (i *instancesV2) InstanceMetadata(ctx context.Context, node *v1.Node) (*clo
 
 // instances is the legacy cloudprovider.Instances as controllers call it.
 type instances struct {
-	plugin *accessor[cloudprovider.Instances]
-	calls  *client
+	offered[cloudprovider.Instances]
 }
 
 func (i *instances) NodeAddresses(ctx context.Context, name types.NodeName) ([]v1.NodeAddress, error) {
-	return once(ctx, i.calls, i.calls.about("NodeAddresses", string(name)),
-		within(i.plugin, func(ctx context.Context, plugin cloudprovider.Instances) ([]v1.NodeAddress, error) {
-			addresses, err := plugin.NodeAddresses(ctx, name)
-			return slices.Clone(addresses), err
-		}))
+	return ask(ctx, i.offered, "NodeAddresses", string(name), copied(cloudprovider.Instances.NodeAddresses), name)
 }
 
 func (i *instances) NodeAddressesByProviderID(ctx context.Context, providerID string) ([]v1.NodeAddress, error) {
-	return once(ctx, i.calls, i.calls.about("NodeAddressesByProviderID", providerID),
-		within(i.plugin, func(ctx context.Context, plugin cloudprovider.Instances) ([]v1.NodeAddress, error) {
-			addresses, err := plugin.NodeAddressesByProviderID(ctx, providerID)
-			return slices.Clone(addresses), err
-		}))
+	return ask(ctx, i.offered, "NodeAddressesByProviderID", providerID, copied(cloudprovider.Instances.NodeAddressesByProviderID), providerID)
 }
 
 func (i *instances) InstanceID(ctx context.Context, name types.NodeName) (string, error) {
-	return once(ctx, i.calls, i.calls.about("InstanceID", string(name)),
-		within(i.plugin, func(ctx context.Context, plugin cloudprovider.Instances) (string, error) {
-			return plugin.InstanceID(ctx, name)
-		}))
+	return ask(ctx, i.offered, "InstanceID", string(name), cloudprovider.Instances.InstanceID, name)
 }
 
 func (i *instances) InstanceType(ctx context.Context, name types.NodeName) (string, error) {
-	return once(ctx, i.calls, i.calls.about("InstanceType", string(name)),
-		within(i.plugin, func(ctx context.Context, plugin cloudprovider.Instances) (string, error) {
-			return plugin.InstanceType(ctx, name)
-		}))
+	return ask(ctx, i.offered, "InstanceType", string(name), cloudprovider.Instances.InstanceType, name)
 }
 
 func (i *instances) InstanceTypeByProviderID(ctx context.Context, providerID string) (string, error) {
-	return once(ctx, i.calls, i.calls.about("InstanceTypeByProviderID", providerID),
-		within(i.plugin, func(ctx context.Context, plugin cloudprovider.Instances) (string, error) {
-			return plugin.InstanceTypeByProviderID(ctx, providerID)
-		}))
+	return ask(ctx, i.offered, "InstanceTypeByProviderID", providerID, cloudprovider.Instances.InstanceTypeByProviderID, providerID)
 }
 
 func (i *instances) AddSSHKeyToAllInstances(ctx context.Context, user string, keyData []byte) error {
@@ -87,31 +89,19 @@ func (i *instances) AddSSHKeyToAllInstances(ctx context.Context, user string, ke
 }
 
 func (i *instances) CurrentNodeName(ctx context.Context, hostname string) (types.NodeName, error) {
-	return once(ctx, i.calls, i.calls.about("CurrentNodeName", hostname),
-		within(i.plugin, func(ctx context.Context, plugin cloudprovider.Instances) (types.NodeName, error) {
-			return plugin.CurrentNodeName(ctx, hostname)
-		}))
+	return ask(ctx, i.offered, "CurrentNodeName", hostname, cloudprovider.Instances.CurrentNodeName, hostname)
 }
 
 func (i *instances) InstanceExistsByProviderID(ctx context.Context, providerID string) (bool, error) {
-	return once(ctx, i.calls, i.calls.about("InstanceExistsByProviderID", providerID),
-		within(i.plugin, func(ctx context.Context, plugin cloudprovider.Instances) (bool, error) {
-			return plugin.InstanceExistsByProviderID(ctx, providerID)
-		}))
+	return ask(ctx, i.offered, "InstanceExistsByProviderID", providerID, cloudprovider.Instances.InstanceExistsByProviderID, providerID)
 }
 
 func (i *instances) InstanceShutdownByProviderID(ctx context.Context, providerID string) (bool, error) {
-	return once(ctx, i.calls, i.calls.about("InstanceShutdownByProviderID", providerID),
-		within(i.plugin, func(ctx context.Context, plugin cloudprovider.Instances) (bool, error) {
-			return plugin.InstanceShutdownByProviderID(ctx, providerID)
-		}))
+	return ask(ctx, i.offered, "InstanceShutdownByProviderID", providerID, cloudprovider.Instances.InstanceShutdownByProviderID, providerID)
 }
 
 // zones is the legacy cloudprovider.Zones as controllers call it.
-type zones struct {
-	plugin *accessor[cloudprovider.Zones]
-	calls  *client
-}
+type zones struct{ offered[cloudprovider.Zones] }
 
 func (z *zones) GetZone(ctx context.Context) (cloudprovider.Zone, error) {
 	return once(ctx, z.calls, z.calls.about("GetZone", ""),
@@ -121,17 +111,11 @@ func (z *zones) GetZone(ctx context.Context) (cloudprovider.Zone, error) {
 }
 
 func (z *zones) GetZoneByProviderID(ctx context.Context, providerID string) (cloudprovider.Zone, error) {
-	return once(ctx, z.calls, z.calls.about("GetZoneByProviderID", providerID),
-		within(z.plugin, func(ctx context.Context, plugin cloudprovider.Zones) (cloudprovider.Zone, error) {
-			return plugin.GetZoneByProviderID(ctx, providerID)
-		}))
+	return ask(ctx, z.offered, "GetZoneByProviderID", providerID, cloudprovider.Zones.GetZoneByProviderID, providerID)
 }
 
 func (z *zones) GetZoneByNodeName(ctx context.Context, name types.NodeName) (cloudprovider.Zone, error) {
-	return once(ctx, z.calls, z.calls.about("GetZoneByNodeName", string(name)),
-		within(z.plugin, func(ctx context.Context, plugin cloudprovider.Zones) (cloudprovider.Zone, error) {
-			return plugin.GetZoneByNodeName(ctx, name)
-		}))
+	return ask(ctx, z.offered, "GetZoneByNodeName", string(name), cloudprovider.Zones.GetZoneByNodeName, name)
 }
 
 // key names a Service.
@@ -141,8 +125,7 @@ func key(service *v1.Service) string { return service.Namespace + "/" + service.
 // and OpenStack write annotations into the Service that they are given, and may still do so after their call was given up. Two that share
 // a map would end the process, which no recover prevents.
 type loadBalancer struct {
-	plugin *accessor[cloudprovider.LoadBalancer]
-	calls  *client
+	offered[cloudprovider.LoadBalancer]
 }
 
 // GetLoadBalancerName computes a name, and does not wait for other calls. It is empty if the plugin panics.
@@ -199,10 +182,7 @@ func (l *loadBalancer) EnsureLoadBalancerDeleted(ctx context.Context, clusterNam
 }
 
 // routes is cloudprovider.Routes as controllers call it.
-type routes struct {
-	plugin *accessor[cloudprovider.Routes]
-	calls  *client
-}
+type routes struct{ offered[cloudprovider.Routes] }
 
 func (r *routes) ListRoutes(ctx context.Context, clusterName string) ([]*cloudprovider.Route, error) {
 	return once(ctx, r.calls, r.calls.about("ListRoutes", ""),

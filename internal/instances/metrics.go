@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/mooring-ccm/mooring/internal/metric"
 	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -27,53 +27,30 @@ type metrics struct {
 }
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
-	factory := promauto.With(registerer)
+	factory := metric.With(registerer)
 	return &metrics{
-		listings: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "mooring_inventory_listings_total",
-			Help: "Listings of the cloud's instances, by result: success or error.",
-		}, []string{"result"}),
-		duration: factory.NewHistogram(prometheus.HistogramOpts{
-			Name:    "mooring_inventory_listing_duration_seconds",
-			Help:    "How long listings of the cloud's instances took, all pages together.",
-			Buckets: prometheus.ExponentialBuckets(0.05, 3, 8), // 50 ms to 109 s
-		}),
-		pages: factory.NewCounter(prometheus.CounterOpts{
-			Name: "mooring_inventory_pages_total",
-			Help: "Pages that listings of the cloud's instances consisted of.",
-		}),
-		instances: factory.NewGauge(prometheus.GaugeOpts{
-			Name: names.MetricInventoryInstances,
-			Help: "Instances in the newest complete listing, or by the watch.",
-		}),
-		leftOut: factory.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_inventory_instances_left_out",
-			Help: "Instances that are left out of the newest listing, or of the watch, because they cannot be told apart.",
-		}),
-		listedAt: factory.NewGauge(prometheus.GaugeOpts{
-			Name: names.MetricInventoryListed,
-			Help: "When the newest complete listing began, in seconds since the epoch. The age of the snapshot is time() minus this.",
-		}),
-		calls: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "mooring_inventory_instance_calls_total",
-			Help: "Questions to the cloud for one node, by result: found, not_found, no_statement or error. None where it can list.",
-		}, []string{"result"}),
-		lookups: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "mooring_inventory_lookups_total",
-			Help: "Lookups of nodes by controllers, by result: found, not_found, no_statement or error. Most cost the cloud nothing.",
-		}, []string{"result"}),
-		events: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "mooring_inventory_watch_events_total",
-			Help: "What the watch of the cloud's instances reported, by kind: set, deleted or mark.",
-		}, []string{"kind"}),
-		ends: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "mooring_inventory_watch_ends_total",
-			Help: "Ends of the watch of the cloud's instances, by reason: expired, silent or error. It is tried again each time.",
-		}, []string{"reason"}),
-		markedAt: factory.NewGauge(prometheus.GaugeOpts{
-			Name: names.MetricInventoryWatched,
-			Help: "When the watch of the cloud's instances last was current, in seconds since the epoch; 0 if it never was.",
-		}),
+		listings: factory.NewCounterVec("mooring_inventory_listings_total",
+			"Listings of the cloud's instances, by result: success or error.", "result"),
+		duration: factory.NewHistogram("mooring_inventory_listing_duration_seconds",
+			"How long listings of the cloud's instances took, all pages together.", prometheus.ExponentialBuckets(0.05, 3, 8)), // 50 ms to 109 s
+		pages: factory.NewCounter("mooring_inventory_pages_total",
+			"Pages that listings of the cloud's instances consisted of."),
+		instances: factory.NewGauge(names.MetricInventoryInstances,
+			"Instances in the newest complete listing, or by the watch."),
+		leftOut: factory.NewGauge("mooring_inventory_instances_left_out",
+			"Instances that are left out of the newest listing, or of the watch, because they cannot be told apart."),
+		listedAt: factory.NewGauge(names.MetricInventoryListed,
+			"When the newest complete listing began, in seconds since the epoch. The age of the snapshot is time() minus this."),
+		calls: factory.NewCounterVec("mooring_inventory_instance_calls_total",
+			"Questions to the cloud for one node, by result: found, not_found, no_statement or error. None where it can list.", "result"),
+		lookups: factory.NewCounterVec("mooring_inventory_lookups_total",
+			"Lookups of nodes by controllers, by result: found, not_found, no_statement or error. Most cost the cloud nothing.", "result"),
+		events: factory.NewCounterVec("mooring_inventory_watch_events_total",
+			"What the watch of the cloud's instances reported, by kind: set, deleted or mark.", "kind"),
+		ends: factory.NewCounterVec("mooring_inventory_watch_ends_total",
+			"Ends of the watch of the cloud's instances, by reason: expired, silent or error. It is tried again each time.", "reason"),
+		markedAt: factory.NewGauge(names.MetricInventoryWatched,
+			"When the watch of the cloud's instances last was current, in seconds since the epoch; 0 if it never was."),
 	}
 }
 

@@ -30,6 +30,9 @@ func (r reader) declaredIn(root, folder string) ([]metric, error) {
 	found := map[string]metric{}
 	files := token.NewFileSet()
 	err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && entry.Name() == "metric" {
+			return fs.SkipDir // the factory itself declares none
+		}
 		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -54,7 +57,7 @@ func (r reader) declaredIn(root, folder string) ([]metric, error) {
 	return result, nil
 }
 
-// declaredBy returns the metrics of one file: calls of prometheus.NewDesc, and of functions that take options.
+// declaredBy returns the metrics of one file: calls of prometheus.NewDesc, of functions that take options, and of a metric.Factory.
 func (r reader) declaredBy(files *token.FileSet, file *ast.File) ([]metric, error) {
 	var metrics []metric
 	var failure error
@@ -91,6 +94,8 @@ func (r reader) declaredAt(call *ast.CallExpr) (*metric, error) {
 		}
 	case isLiteral && isOptions(options):
 		declared.name, declared.help, declared.labels, err = r.fromOptions(options)
+	case isFactory(selector.X):
+		declared.name, declared.help, err = r.described(call)
 	default:
 		return nil, nil
 	}
@@ -100,7 +105,20 @@ func (r reader) declaredAt(call *ast.CallExpr) (*metric, error) {
 	for _, argument := range call.Args[1:] {
 		declared.labels = append(declared.labels, r.texts(argument)...)
 	}
+	if isFactory(selector.X) {
+		for _, argument := range call.Args[min(2, len(call.Args)):] {
+			if label, err := r.text(argument); err == nil { // no text: the buckets
+				declared.labels = append(declared.labels, label)
+			}
+		}
+	}
 	return &declared, nil
+}
+
+// isFactory reports whether metrics are made by an expression that takes no options: a metric.Factory has the name factory.
+func isFactory(expression ast.Expr) bool {
+	of, ok := expression.(*ast.Ident)
+	return ok && of.Name == "factory"
 }
 
 // kindOf reads the kind off the name of the function: NewCounterVec makes counters.

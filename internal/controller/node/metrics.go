@@ -5,7 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/mooring-ccm/mooring/internal/metric"
 )
 
 // metrics are the reference controller's two histograms under their names, and ours.
@@ -25,49 +26,28 @@ type metrics struct {
 }
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
-	factory := promauto.With(registerer)
+	factory := metric.With(registerer)
 	sinceCreation := prometheus.ExponentialBuckets(1, 4, 6) // the reference's: 1 s to 17 min
 	return &metrics{
 		waiting: map[string]struct{}{},
-		taintRemovalDelay: factory.NewHistogram(prometheus.HistogramOpts{
-			Name:    "node_controller_cloud_provider_taint_removal_delay_seconds",
-			Help:    "How long after a node's creation its uninitialized taint was removed.",
-			Buckets: sinceCreation,
-		}),
-		initialSyncDelay: factory.NewHistogram(prometheus.HistogramOpts{
-			Name:    "node_controller_initial_node_sync_delay_seconds",
-			Help:    "How long after a node's creation its initialization was complete.",
-			Buckets: sinceCreation,
-		}),
-		failures: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "mooring_node_failures_total",
-			Help: "Attempts to initialize or refresh a node that failed, by the reason that the node's event gives.",
-		}, []string{"reason"}),
-		refreshDuration: factory.NewHistogram(prometheus.HistogramOpts{
-			Name:    "mooring_node_refresh_duration_seconds",
-			Help:    "How long it took to compare all initialized nodes with the cloud, where that is done at once.",
-			Buckets: prometheus.ExponentialBuckets(0.01, 4, 9), // 10 ms to 11 min
-		}),
-		refreshFailures: factory.NewCounter(prometheus.CounterOpts{
-			Name: "mooring_node_refresh_lookup_failures_total",
-			Help: "Nodes that could not be compared with the cloud during a refresh.",
-		}),
-		refreshLookups: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "mooring_node_refresh_lookups_total",
-			Help: "Lookups of initialized nodes where each is a call of the cloud, by reason: first, age, retry, or what happened to the node.",
-		}, []string{"reason"}),
-		uninitialized: factory.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_node_uninitialized",
-			Help: "Nodes that wait for their initialization and are not foreign.",
-		}),
-		denied: factory.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_node_denied",
-			Help: "Ready nodes whose instances the cloud has denied for a minute or longer.",
-		}),
-		missed: factory.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_node_never_initialized",
-			Help: "Nodes with neither a provider ID nor the uninitialized taint of which the cloud has instances.",
-		}),
+		taintRemovalDelay: factory.NewHistogram("node_controller_cloud_provider_taint_removal_delay_seconds",
+			"How long after a node's creation its uninitialized taint was removed.", sinceCreation),
+		initialSyncDelay: factory.NewHistogram("node_controller_initial_node_sync_delay_seconds",
+			"How long after a node's creation its initialization was complete.", sinceCreation),
+		failures: factory.NewCounterVec("mooring_node_failures_total",
+			"Attempts to initialize or refresh a node that failed, by the reason that the node's event gives.", "reason"),
+		refreshDuration: factory.NewHistogram("mooring_node_refresh_duration_seconds",
+			"How long it took to compare all initialized nodes with the cloud, where that is done at once.", prometheus.ExponentialBuckets(0.01, 4, 9)), // 10 ms to 11 min
+		refreshFailures: factory.NewCounter("mooring_node_refresh_lookup_failures_total",
+			"Nodes that could not be compared with the cloud during a refresh."),
+		refreshLookups: factory.NewCounterVec("mooring_node_refresh_lookups_total",
+			"Lookups of initialized nodes where each is a call of the cloud, by reason: first, age, retry, or what happened to the node.", "reason"),
+		uninitialized: factory.NewGauge("mooring_node_uninitialized",
+			"Nodes that wait for their initialization and are not foreign."),
+		denied: factory.NewGauge("mooring_node_denied",
+			"Ready nodes whose instances the cloud has denied for a minute or longer."),
+		missed: factory.NewGauge("mooring_node_never_initialized",
+			"Nodes with neither a provider ID nor the uninitialized taint of which the cloud has instances."),
 	}
 }
 

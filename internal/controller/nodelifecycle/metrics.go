@@ -4,9 +4,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/metric"
 	"github.com/mooring-ccm/mooring/internal/names"
 )
 
@@ -25,45 +25,26 @@ type metrics struct {
 }
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
-	factory := promauto.With(registerer)
+	factory := metric.With(registerer)
 	return &metrics{
-		deletions: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "mooring_node_lifecycle_deletions_total",
-			Help: "Nodes that were deleted because the cloud denies their instances, by cause: gone, announced or acknowledged.",
-		}, []string{"cause"}),
-		failures: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "mooring_node_lifecycle_write_failures_total",
-			Help: "Writes to nodes that the API server refused, by operation: delete, hold, release, taint or untaint.",
-		}, []string{"operation"}),
-		held: factory.NewGaugeVec(prometheus.GaugeOpts{
-			Name: names.MetricNodesHeld,
-			Help: "Nodes that are kept although the cloud denies their instances, by the reason of their condition CloudInstanceGone.",
-		}, []string{"reason"}),
-		inWindow: factory.NewGauge(prometheus.GaugeOpts{
-			Name: names.MetricDeletionsInWindow,
-			Help: "Deletions that count against --node-deletion-limit now.",
-		}),
-		limit: factory.NewGauge(prometheus.GaugeOpts{
-			Name: names.MetricDeletionLimit,
-			Help: "How many deletions --node-deletion-limit allows now, within its window.",
-		}),
-		taints: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "mooring_node_lifecycle_taints_total",
-			Help: "Shutdown taints that were written, by operation: taint or untaint.",
-		}, []string{"operation"}),
-		asked: factory.NewCounter(prometheus.CounterOpts{
-			Name: "mooring_node_lifecycle_questions_total",
-			Help: "Questions about nodes' instances. Where the cloud can list, all of one period are answered by one listing.",
-		}),
-		unanswered: factory.NewCounter(prometheus.CounterOpts{
-			Name: "mooring_node_lifecycle_unanswered_questions_total",
-			Help: "Questions about nodes' instances to which the cloud gave an error or no answer.",
-		}),
-		passDuration: factory.NewHistogram(prometheus.HistogramOpts{
-			Name:    "mooring_node_lifecycle_pass_duration_seconds",
-			Help:    "How long passes over all nodes took, the cloud's answers and writes included; it does not wait for calls that hang.",
-			Buckets: prometheus.ExponentialBuckets(0.001, 5, 9), // 1 ms to 6.5 min
-		}),
+		deletions: factory.NewCounterVec("mooring_node_lifecycle_deletions_total",
+			"Nodes that were deleted because the cloud denies their instances, by cause: gone, announced or acknowledged.", "cause"),
+		failures: factory.NewCounterVec("mooring_node_lifecycle_write_failures_total",
+			"Writes to nodes that the API server refused, by operation: delete, hold, release, taint or untaint.", "operation"),
+		held: factory.NewGaugeVec(names.MetricNodesHeld,
+			"Nodes that are kept although the cloud denies their instances, by the reason of their condition CloudInstanceGone.", "reason"),
+		inWindow: factory.NewGauge(names.MetricDeletionsInWindow,
+			"Deletions that count against --node-deletion-limit now."),
+		limit: factory.NewGauge(names.MetricDeletionLimit,
+			"How many deletions --node-deletion-limit allows now, within its window."),
+		taints: factory.NewCounterVec("mooring_node_lifecycle_taints_total",
+			"Shutdown taints that were written, by operation: taint or untaint.", "operation"),
+		asked: factory.NewCounter("mooring_node_lifecycle_questions_total",
+			"Questions about nodes' instances. Where the cloud can list, all of one period are answered by one listing."),
+		unanswered: factory.NewCounter("mooring_node_lifecycle_unanswered_questions_total",
+			"Questions about nodes' instances to which the cloud gave an error or no answer."),
+		passDuration: factory.NewHistogram("mooring_node_lifecycle_pass_duration_seconds",
+			"How long passes over all nodes took, the cloud's answers and writes included; it does not wait for calls that hang.", prometheus.ExponentialBuckets(0.001, 5, 9)), // 1 ms to 6.5 min
 	}
 }
 

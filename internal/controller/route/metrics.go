@@ -2,8 +2,8 @@ package route
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/mooring-ccm/mooring/internal/metric"
 	"github.com/mooring-ccm/mooring/internal/names"
 )
 
@@ -17,28 +17,18 @@ type metrics struct {
 }
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
-	factory := promauto.With(registerer)
+	factory := metric.With(registerer)
 	return &metrics{
-		passes: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "route_controller_route_sync_total",
-			Help: "Comparisons of all routes with all nodes, by outcome (changed, noop, error) and trigger (node_change, periodic).",
-		}, []string{"outcome", "trigger"}),
-		operations: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "mooring_route_operations_total",
-			Help: "Changes of routes in the cloud, by operation (create, replace, recreate, remove) and result (success, error).",
-		}, []string{"operation", "result"}),
-		routes: factory.NewGauge(prometheus.GaugeOpts{
-			Name: names.MetricRoutesListed,
-			Help: "Routes of the cluster in the cloud, when they were last listed.",
-		}),
-		limit: factory.NewGauge(prometheus.GaugeOpts{
-			Name: names.MetricRouteLimit,
-			Help: "How many routes the cloud takes for the cluster, as the provider declares it; 0 if it does not.",
-		}),
-		missing: factory.NewGauge(prometheus.GaugeOpts{
-			Name: names.MetricRoutesMissing,
-			Help: "Pod CIDRs of nodes of ours without a route that delivers to them, after the last comparison.",
-		}),
+		passes: factory.NewCounterVec("route_controller_route_sync_total",
+			"Comparisons of all routes with all nodes, by outcome (changed, noop, error) and trigger (node_change, periodic).", "outcome", "trigger"),
+		operations: factory.NewCounterVec("mooring_route_operations_total",
+			"Changes of routes in the cloud, by operation (create, replace, recreate, remove) and result (success, error).", "operation", "result"),
+		routes: factory.NewGauge(names.MetricRoutesListed,
+			"Routes of the cluster in the cloud, when they were last listed."),
+		limit: factory.NewGauge(names.MetricRouteLimit,
+			"How many routes the cloud takes for the cluster, as the provider declares it; 0 if it does not."),
+		missing: factory.NewGauge(names.MetricRoutesMissing,
+			"Pod CIDRs of nodes of ours without a route that delivers to them, after the last comparison."),
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/metric"
 	"github.com/mooring-ccm/mooring/internal/names"
 )
 
@@ -225,47 +226,28 @@ type metrics struct {
 }
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
-	factory := promauto.With(registerer)
+	factory := metric.With(registerer)
 	long := prometheus.ExponentialBuckets(1, 2, 15) // the reference's: 1 s to 4.5 h
 	m := &metrics{
 		round: map[types.NamespacedName]struct{}{},
-		syncs: factory.NewCounter(prometheus.CounterOpts{
-			Name: "service_controller_loadbalancer_sync_total",
-			Help: "How often the targets of a load balancer were changed because the set of nodes had.",
-		}),
-		nodeSyncErrors: factory.NewCounter(prometheus.CounterOpts{
-			Name: "service_controller_nodesync_error_total",
-			Help: "How often that failed.",
-		}),
-		nodeSyncLatency: factory.NewHistogram(prometheus.HistogramOpts{
-			Name: "service_controller_nodesync_latency_seconds", Buckets: long,
-			Help: "How long it took until all load balancers had received a change of the set of nodes.",
-		}),
-		hostLatency: factory.NewHistogram(prometheus.HistogramOpts{
-			Name: "service_controller_update_loadbalancer_host_latency_seconds", Buckets: long,
-			Help: "How long it took to change the targets of one load balancer, the wait for its turn included.",
-		}),
-		failures: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "mooring_service_failures_total",
-			Help: "Passes over a Service that failed, by the reason that the Service's condition gives.",
-		}, []string{"reason"}),
-		ready: factory.NewHistogram(prometheus.HistogramOpts{
-			Name:    "mooring_service_time_to_address_seconds",
-			Help:    "How long after a Service's creation its first address was in its status.",
-			Buckets: prometheus.ExponentialBuckets(0.25, 2, 13), // 250 ms to 17 min
-		}),
-		targets: factory.NewGauge(prometheus.GaugeOpts{
-			Name: names.MetricServiceTargets,
-			Help: "Nodes that are targets of every load balancer.",
-		}),
-		drifts: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: names.MetricServiceDrift,
-			Help: "Load balancers that were found to be gone or changed in the cloud, by kind: gone or changed.",
-		}, []string{"kind"}),
-		checks: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "mooring_service_drift_checks_total",
-			Help: "Drift checks, by result: success or error. One is a listing, or a call for one load balancer.",
-		}, []string{"result"}),
+		syncs: factory.NewCounter("service_controller_loadbalancer_sync_total",
+			"How often the targets of a load balancer were changed because the set of nodes had."),
+		nodeSyncErrors: factory.NewCounter("service_controller_nodesync_error_total",
+			"How often that failed."),
+		nodeSyncLatency: factory.NewHistogram("service_controller_nodesync_latency_seconds",
+			"How long it took until all load balancers had received a change of the set of nodes.", long),
+		hostLatency: factory.NewHistogram("service_controller_update_loadbalancer_host_latency_seconds",
+			"How long it took to change the targets of one load balancer, the wait for its turn included.", long),
+		failures: factory.NewCounterVec("mooring_service_failures_total",
+			"Passes over a Service that failed, by the reason that the Service's condition gives.", "reason"),
+		ready: factory.NewHistogram("mooring_service_time_to_address_seconds",
+			"How long after a Service's creation its first address was in its status.", prometheus.ExponentialBuckets(0.25, 2, 13)), // 250 ms to 17 min
+		targets: factory.NewGauge(names.MetricServiceTargets,
+			"Nodes that are targets of every load balancer."),
+		drifts: factory.NewCounterVec(names.MetricServiceDrift,
+			"Load balancers that were found to be gone or changed in the cloud, by kind: gone or changed.", "kind"),
+		checks: factory.NewCounterVec("mooring_service_drift_checks_total",
+			"Drift checks, by result: success or error. One is a listing, or a call for one load balancer.", "result"),
 	}
 	for _, kind := range []string{driftKindGone, driftKindChanged} { // an alert on an increase needs a value from before the first one
 		m.drifts.WithLabelValues(kind)

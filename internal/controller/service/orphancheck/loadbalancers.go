@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/mooring-ccm/mooring/internal/metric"
 	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/internal/orphans"
 	"github.com/mooring-ccm/mooring/provider"
@@ -44,17 +44,13 @@ type Metrics struct {
 
 // NewMetrics returns metrics that are exported by a registerer; nil: they are not.
 func NewMetrics(registerer prometheus.Registerer) *Metrics {
-	factory := promauto.With(registerer)
+	factory := metric.With(registerer)
 	return &Metrics{
-		loadBalancers: factory.NewGaugeVec(prometheus.GaugeOpts{
-			Name: names.MetricServiceOrphans,
-			Help: "Load balancers in the cloud that belong to no Service, by owner: this_cluster, or unknown for those without a " +
-				"cluster's UID, which may be another cluster's of the same name.",
-		}, []string{"owner"}),
-		deleted: factory.NewCounter(prometheus.CounterOpts{
-			Name: "mooring_service_orphans_deleted_total",
-			Help: "Load balancers that were deleted because they belonged to no Service.",
-		}),
+		loadBalancers: factory.NewGaugeVec(names.MetricServiceOrphans,
+			"Load balancers in the cloud that belong to no Service, by owner: this_cluster, or unknown for those without a "+
+				"cluster's UID, which may be another cluster's of the same name.", "owner"),
+		deleted: factory.NewCounter("mooring_service_orphans_deleted_total",
+			"Load balancers that were deleted because they belonged to no Service."),
 	}
 }
 
