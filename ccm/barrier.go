@@ -17,6 +17,8 @@ import (
 	runtimehealthz "sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/mooring-ccm/mooring/internal/sleep"
 )
 
 // running is one controller as it runs: its runnables, and what is known of them.
@@ -189,7 +191,7 @@ func (b *barrier) Start(ctx context.Context) error {
 		return nil
 	}
 	defer done()
-	if !pause(ctx, b.controller.delay) {
+	if !sleep.For(ctx, b.controller.delay) {
 		return nil
 	}
 	metrics := controllers.NewControllerManagerMetrics(programName)
@@ -238,21 +240,6 @@ func (b *barrier) alive(request *http.Request) error {
 		}
 	}
 	return nil
-}
-
-// pause waits, and reports whether ctx still lives.
-func pause(ctx context.Context, duration time.Duration) bool {
-	if duration <= 0 {
-		return true
-	}
-	timer := time.NewTimer(duration)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // readiness checks under the controller's name, for the readiness endpoint.

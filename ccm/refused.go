@@ -11,6 +11,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/mooring-ccm/mooring/internal/sleep"
 )
 
 const (
@@ -84,12 +86,7 @@ func (r *refusals) check(*http.Request) error {
 // followCredentials waits until the API server has refused the credentials of this process for too long and connect returns others, and ends the
 // process then.
 func (a *assembly) followCredentials(ctx context.Context, connect func() (*rest.Config, error)) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(credentialsPeriod):
-		}
+	for sleep.For(ctx, credentialsPeriod) {
 		if a.identity.refusals.lasting() == 0 {
 			continue
 		}

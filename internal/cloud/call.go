@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/mooring-ccm/mooring/internal/names"
+	"github.com/mooring-ccm/mooring/internal/sleep"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -110,18 +111,10 @@ func (c *call) afterOthers(ctx context.Context) error {
 	if c.writesFrom == nil {
 		return nil
 	}
-	wait := time.Until(c.writesFrom())
-	if wait <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if !sleep.For(ctx, time.Until(c.writesFrom())) {
 		return context.Cause(ctx)
 	}
+	return nil
 }
 
 // finish counts an attempt and gives its error the type by which controllers decide.

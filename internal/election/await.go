@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
+
+	"github.com/mooring-ccm/mooring/internal/sleep"
 )
 
 // errWatchEnded is a watch that the server ended before it was of any use.
@@ -37,12 +39,7 @@ func (l *Lock) await(ctx context.Context) {
 		return
 	}
 	l.sayUnwatchable(ctx, err)
-	pause := time.NewTimer(wait.Jitter(l.options.RetryPeriod, 0.2))
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-	case <-ctx.Done():
-	}
+	sleep.For(ctx, wait.Jitter(l.options.RetryPeriod, 0.2))
 }
 
 // watch follows the lease until it looks free, is gone, or has not changed for its duration. A watch that is silent because

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/sleep"
 )
 
 // singleflight is a question to the cloud that any number of callers may ask at any time, and that is put to the cloud by one
@@ -177,7 +178,7 @@ func (s *singleflight[T]) awaitDue(c *call[T]) {
 			return
 		}
 		s.mu.Unlock()
-		sleep(c.ctx, wait)
+		sleep.For(c.ctx, wait)
 		s.mu.Lock()
 	}
 }
@@ -217,18 +218,5 @@ func linkTo(ctx context.Context, asked *trace.SpanContext) {
 	}
 	if span := trace.SpanFromContext(ctx); span.IsRecording() && span.SpanContext().SpanID() != asked.SpanID() {
 		span.AddLink(trace.Link{SpanContext: *asked})
-	}
-}
-
-// sleep waits for a time, or less if ctx ends.
-func sleep(ctx context.Context, wait time.Duration) {
-	if wait <= 0 {
-		return
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }

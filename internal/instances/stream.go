@@ -15,6 +15,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/instances/bounds"
+	"github.com/mooring-ccm/mooring/internal/sleep"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -164,7 +165,7 @@ func (s *stream) run(ctx context.Context) {
 			log.Error(err, "The watch of the cloud's instances ended; listing them until it is current again")
 			failing = true
 		}
-		sleep(ctx, pause)
+		sleep.For(ctx, pause)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/mooring-ccm/mooring/internal/sleep"
 )
 
 const (
@@ -93,14 +95,7 @@ func pause(ctx context.Context, attempt int) bool {
 	if attempt < 3 {
 		longest = firstPause << attempt
 	}
-	timer := time.NewTimer(wait.Jitter(longest/2, 1))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
+	return sleep.For(ctx, wait.Jitter(longest/2, 1))
 }
 
 // unavailable is failureOf for a request that has failed before: then a denial and an overload are part of the outage.

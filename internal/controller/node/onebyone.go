@@ -20,6 +20,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/controller/node/pace"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
+	"github.com/mooring-ccm/mooring/internal/sleep"
 )
 
 // singleRefresher compares initialized nodes with the cloud one by one, for a plugin that needs a call for each node. It does so when something has
@@ -105,10 +106,7 @@ func (r *singleRefresher) addAll(ctx context.Context, turns workqueue.TypedDelay
 			}
 			return true
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
+		sleep.For(ctx, pause)
 	}
 	return false
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/dryrun"
+	"github.com/mooring-ccm/mooring/internal/sleep"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -98,10 +99,7 @@ func (a *applier) runAll(ctx context.Context, actions []action, onEnded func(con
 		}
 		a.running.Go(func() {
 			late := false
-			select {
-			case <-time.After(wait):
-			case <-ctx.Done():
-			}
+			sleep.For(ctx, wait)
 			for i, err := range a.perform(ctx, batch) {
 				late = a.state.end(batch[i], err, time.Now()) || late
 				ended <- outcome{batch[i], err}

@@ -27,6 +27,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/required"
+	"github.com/mooring-ccm/mooring/internal/sleep"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -186,9 +187,7 @@ func (c *Controller) awaitRoutes(ctx context.Context) (cloudprovider.Routes, boo
 		if failures == 0 {
 			c.sayNotSupported(ctx)
 		}
-		select {
-		case <-time.After(backoff().After(failures, nil)):
-		case <-ctx.Done():
+		if !sleep.For(ctx, backoff().After(failures, nil)) {
 			return nil, false
 		}
 	}

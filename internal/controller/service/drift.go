@@ -16,6 +16,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/controller/service/orphancheck"
 	"github.com/mooring-ccm/mooring/internal/dryrun"
+	"github.com/mooring-ccm/mooring/internal/sleep"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -68,11 +69,7 @@ func (d *driftCheck) run(ctx context.Context) {
 	defer d.orphans.Wait()
 	d.listedAt = time.Now()
 	for {
-		timer := time.NewTimer(d.pause(time.Now()))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !sleep.For(ctx, d.pause(time.Now())) {
 			return
 		}
 		d.failures.Note(ctx, "Could not compare load balancers with the cloud", d.step(ctx, time.Now()))

@@ -21,6 +21,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/leaserecord"
+	"github.com/mooring-ccm/mooring/internal/sleep"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -339,11 +340,7 @@ func (r *leaderRecord) run(ctx context.Context, states *states, targets *targets
 		case <-ctx.Done():
 			return
 		}
-		timer := time.NewTimer(r.pause())
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !sleep.For(ctx, r.pause()) {
 			return
 		}
 		r.save(ctx, states, targets)
