@@ -500,14 +500,6 @@ func (j *judge) busy(service string, at time.Duration) bool {
 	return slices.ContainsFunc(j.mooring.Calls, long)
 }
 
-// instance reports whether a call is about an instance.
-func instance(call *double.Call) bool {
-	return !balancer(call) && !strings.Contains(call.Method, "Route")
-}
-
-// balancer reports whether a call is about a load balancer.
-func balancer(call *double.Call) bool { return strings.HasSuffix(call.Method, "LoadBalancer") }
-
 // held reports whether the plugin had from Mooring what a change is to change: a node that was no target need not leave.
 func (j *judge) held(one change) bool {
 	held := one.rule == "13-port" // the first call may have failed
