@@ -13,9 +13,9 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/controller-manager/pkg/clientbuilder"
 
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/provider/conformance"
-	"github.com/mooring-ccm/mooring/tool/cli"
 )
 
 // account is a provider and where its account is.

@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
 	"github.com/mooring-ccm/mooring/provider/conformance"
-	"github.com/mooring-ccm/mooring/tool/cli"
 )
 
 // The defaults for a real account, where a load balancer takes minutes.

@@ -17,8 +17,8 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/internal/orphans"
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
 	"github.com/mooring-ccm/mooring/provider"
-	"github.com/mooring-ccm/mooring/tool/cli"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mooring-ccm/mooring/tool/cli"
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
 )
 
 // Main is the whole program of a tool with the providers that it imports: it runs the command with the arguments of the process

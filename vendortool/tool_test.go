@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mooring-ccm/mooring/tool/cli"
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
 )
 
 // A vendor's tool has the commands that concern providers, and finds no provider that is not linked.

@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
 	"github.com/mooring-ccm/mooring/internal/version"
-	"github.com/mooring-ccm/mooring/tool/cli"
 )
 
 // NewVersion returns the command that says which version of Mooring the program is, and what else it was built from.

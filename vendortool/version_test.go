@@ -8,8 +8,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
 	"github.com/mooring-ccm/mooring/internal/version"
-	"github.com/mooring-ccm/mooring/tool/cli"
 )
 
 // TestVersion asks for the version in every way that there is.

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/ccmbuild"
-	"github.com/mooring-ccm/mooring/tool/cli"
-	"github.com/mooring-ccm/mooring/tool/image"
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
+	"github.com/mooring-ccm/mooring/internal/tool/image"
 )
 
 // buildFlags are the flags of build.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/dev/programtest"
-	"github.com/mooring-ccm/mooring/tool/cli"
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
 )
 
 // tiny is the provider that the guide for authors ends with: a module of its own, which is not linked into this test.

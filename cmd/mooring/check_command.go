@@ -11,8 +11,8 @@ import (
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/check"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/check/observe"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
-	"github.com/mooring-ccm/mooring/tool/cli"
-	"github.com/mooring-ccm/mooring/tool/words"
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
+	"github.com/mooring-ccm/mooring/internal/tool/words"
 )
 
 // checkFlags are the flags of check.

@@ -21,7 +21,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/programtest"
-	"github.com/mooring-ccm/mooring/tool/cli"
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
 )
 
 // TestCheck checks clusters on a real API server: an empty one, and one in which much is wrong, by callers with and without rights.

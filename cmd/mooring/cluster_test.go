@@ -26,11 +26,11 @@ import (
 	"github.com/mooring-ccm/mooring/dev/poll"
 	processes "github.com/mooring-ccm/mooring/dev/program"
 	"github.com/mooring-ccm/mooring/dev/programtest"
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
-	"github.com/mooring-ccm/mooring/tool/cli"
 )
 
 // fixture is a cluster with something to do, its cloud, and how a manager under --dry-run is reached.

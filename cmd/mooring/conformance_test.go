@@ -12,10 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-ccm/mooring/dev/programtest"
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
-	"github.com/mooring-ccm/mooring/tool/cli"
 )
 
 // holds checks that a simulated cloud has its instances and nothing else.

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
+	"github.com/mooring-ccm/mooring/internal/tool/words"
 	"github.com/mooring-ccm/mooring/providers/metal/convert"
-	"github.com/mooring-ccm/mooring/tool/cli"
-	"github.com/mooring-ccm/mooring/tool/words"
 )
 
 // newConvert returns the command below which there is one for each format.

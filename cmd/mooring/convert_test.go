@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/mooring-ccm/mooring/dev/programtest"
-	"github.com/mooring-ccm/mooring/tool/cli"
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
 )
 
 const (

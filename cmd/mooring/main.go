@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
 	_ "github.com/mooring-ccm/mooring/providers/sim" // Registers the provider "sim".
-	"github.com/mooring-ccm/mooring/tool/cli"
 )
 
 func main() { os.Exit(run()) }

@@ -7,7 +7,7 @@ import (
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/check"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/cloudconfig"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
-	"github.com/mooring-ccm/mooring/tool/cli"
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
 )
 
 // planDocument is a plan as it is printed.

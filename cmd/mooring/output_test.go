@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
-	"github.com/mooring-ccm/mooring/tool/cli"
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
 )
 
 // Columns of a status are of its nodes and of its Services, and what others wrote does not reach the terminal as it is.

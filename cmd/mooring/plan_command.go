@@ -17,7 +17,7 @@ import (
 	"github.com/mooring-ccm/mooring/ccm/plan"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/managers"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
-	"github.com/mooring-ccm/mooring/tool/cli"
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
 )
 
 // planFlags are the flags of plan.

@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/mooring-ccm/mooring/internal/election"
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
 	"github.com/mooring-ccm/mooring/internal/version"
-	"github.com/mooring-ccm/mooring/tool/cli"
 )
 
 const (

@@ -33,7 +33,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/dev/programtest"
 	"github.com/mooring-ccm/mooring/internal/election"
-	"github.com/mooring-ccm/mooring/tool/cli"
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
 )
 
 // portForwarder is that part of a kubelet which has ports of pods reached: the API server upgrades a connection, and of each pair of streams

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/mooring-ccm/mooring/dev/programtest"
-	"github.com/mooring-ccm/mooring/tool/cli"
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
 )
 
 func TestCommandLinesThatAreWrong(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
-	"github.com/mooring-ccm/mooring/tool/cli"
 )
 
 func newSim() *cobra.Command {

@@ -11,9 +11,9 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/dev/programtest"
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
-	"github.com/mooring-ccm/mooring/tool/cli"
 )
 
 func write(t *testing.T, content string) string {

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
-	"github.com/mooring-ccm/mooring/tool/cli"
-	"github.com/mooring-ccm/mooring/tool/words"
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
+	"github.com/mooring-ccm/mooring/internal/tool/words"
 )
 
 // statusFlags are the flags of status.

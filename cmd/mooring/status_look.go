@@ -21,7 +21,7 @@ import (
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/internal/names"
-	"github.com/mooring-ccm/mooring/tool/cli"
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
 )
 
 // callsInterval is over what time calls to the cloud are counted.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/mooring-ccm/mooring/dev/programtest"
-	"github.com/mooring-ccm/mooring/tool/cli"
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
 )
 
 // Objects are named as for kubectl.

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/cloudconfig"
-	"github.com/mooring-ccm/mooring/tool/cli"
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
 )
 
 // maxConfig bounds what is read of a file or of standard input: the API server takes no larger ConfigMap, and no inventory is as large.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/cloudconfig"
 	"github.com/mooring-ccm/mooring/dev/programtest"
-	"github.com/mooring-ccm/mooring/tool/cli"
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
 )
 
 // callWith runs a command with something on standard input.

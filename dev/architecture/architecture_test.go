@@ -62,7 +62,7 @@ func TestArrowsAreForbidden(t *testing.T) {
 		"nothing internal names an extension":    {"internal/controller/node", "extensions/autoscaler"},
 		"an extension uses the public API":       {"extensions/autoscaler", "internal/instances"},
 		"the daemon is composition only":         {"cmd/cloud-controller-manager", "internal/cloud"},
-		"the manager links nothing of the tool":  {"ccm", "tool/progress"},
+		"the manager links nothing of the tool":  {"ccm", "internal/tool/progress"},
 		"nothing imports a program":              {"dev/e2e", "cmd/mooring"},
 		"the product imports no dev":             {"cmd/mooring", "dev/localcluster"},
 		"a package without a room is not a room": {"internal/misc", "provider"},

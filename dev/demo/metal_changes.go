@@ -11,7 +11,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/demo/scenario"
 	"github.com/mooring-ccm/mooring/dev/netlab"
-	"github.com/mooring-ccm/mooring/tool/words"
+	"github.com/mooring-ccm/mooring/internal/tool/words"
 )
 
 // upgrade replaces both replicas, as a rolling update does that goes by /readyz.

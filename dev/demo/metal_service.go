@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/mooring-ccm/mooring/dev/netlab"
-	"github.com/mooring-ccm/mooring/tool/words"
+	"github.com/mooring-ccm/mooring/internal/tool/words"
 )
 
 // exposed is a Service that a client behind the router asks for.

@@ -13,7 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/mooring-ccm/mooring/tool/words"
+	"github.com/mooring-ccm/mooring/internal/tool/words"
 )
 
 // services has a Service reached from outside.

@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/mooring-ccm/mooring/dev/nodeagent"
+	"github.com/mooring-ccm/mooring/internal/tool/words"
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/tool/words"
 )
 
 // joinInterval lets people see one node after the other.

@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-ccm/mooring/dev/nodeagent"
+	"github.com/mooring-ccm/mooring/internal/tool/words"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/tool/words"
 )
 
 const (

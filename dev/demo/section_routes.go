@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/mooring-ccm/mooring/internal/tool/words"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/tool/words"
 )
 
 const (

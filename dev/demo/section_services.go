@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-ccm/mooring/internal/names"
+	"github.com/mooring-ccm/mooring/internal/tool/words"
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/tool/words"
 )
 
 const (

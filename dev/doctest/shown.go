@@ -50,7 +50,7 @@ func Elsewhere() map[string]Proof {
 		"bin/mooring sim serve --state-file=cloud.db --token-file=token --seed=seed.yaml":                       cloud,
 		// Bare metal: the demo needs root, and the rest a rack, for which dev/e2e/metal has one of namespaces.
 		"make demo ARGS=--provider=metal":                                               test("dev/demo/cmd/demo/metal_test.go", "TestDemoMetal"),
-		"bin/mooring build --image ccm.tar --image-name registry.example/ccm:v1 --push": test("tool/image/push_test.go", "TestPush"),
+		"bin/mooring build --image ccm.tar --image-name registry.example/ccm:v1 --push": test("internal/tool/image/push_test.go", "TestPush"),
 		"bin/mooring validate --cloud-config=cloud.yaml":                                test("cmd/mooring/validate_test.go", "TestValidate"),
 		// OpenStack: the demo needs root and the services, which make test-openstack installs.
 		`make demo ARGS="--provider=openstack --install"`: onOpenStack,

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mooring-ccm/mooring/tool/progress"
+	"github.com/mooring-ccm/mooring/internal/tool/progress"
 )
 
 func TestASecondHolderWaitsUntilTheFirstIsThrough(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/mooring-ccm/mooring/dev/filelock"
-	"github.com/mooring-ccm/mooring/tool/gobuild"
-	"github.com/mooring-ccm/mooring/tool/progress"
+	"github.com/mooring-ccm/mooring/internal/tool/gobuild"
+	"github.com/mooring-ccm/mooring/internal/tool/progress"
 )
 
 // Part is one executable of the nested module dev/localcluster/binaries. Each is several programs in one file, which saves

@@ -14,7 +14,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/localcluster"
 	"github.com/mooring-ccm/mooring/dev/must"
-	"github.com/mooring-ccm/mooring/tool/gobuild"
+	"github.com/mooring-ccm/mooring/internal/tool/gobuild"
 )
 
 // checkout makes a small checkout whose control plane is programs that print their name, and works in it.

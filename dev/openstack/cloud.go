@@ -15,7 +15,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/openstack/chroot"
 	"github.com/mooring-ccm/mooring/dev/openstack/faultproxy"
 	"github.com/mooring-ccm/mooring/dev/program"
-	"github.com/mooring-ccm/mooring/tool/progress"
+	"github.com/mooring-ccm/mooring/internal/tool/progress"
 )
 
 const (

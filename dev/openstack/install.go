@@ -14,7 +14,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/filelock"
 	"github.com/mooring-ccm/mooring/dev/openstack/chroot"
 	"github.com/mooring-ccm/mooring/dev/program"
-	"github.com/mooring-ccm/mooring/tool/progress"
+	"github.com/mooring-ccm/mooring/internal/tool/progress"
 )
 
 // installTimeout bounds an installation. It takes minutes, most of them dpkg's.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/mooring-ccm/mooring/dev/filelock"
-	"github.com/mooring-ccm/mooring/tool/progress"
+	"github.com/mooring-ccm/mooring/internal/tool/progress"
 )
 
 const (

@@ -23,7 +23,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/dev/program"
-	"github.com/mooring-ccm/mooring/tool/cli"
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
 )
 
 // Patience bounds every wait: machines that run tests are busy.

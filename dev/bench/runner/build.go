@@ -8,8 +8,8 @@ import (
 	"runtime/debug"
 
 	"github.com/mooring-ccm/mooring/dev/bench/figures"
-	"github.com/mooring-ccm/mooring/tool/gobuild"
-	"github.com/mooring-ccm/mooring/tool/progress"
+	"github.com/mooring-ccm/mooring/internal/tool/gobuild"
+	"github.com/mooring-ccm/mooring/internal/tool/progress"
 )
 
 // referenceModule holds the reference cloud controller manager.

@@ -13,7 +13,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/bench/runner"
 	"github.com/mooring-ccm/mooring/dev/bench/scenario"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
-	"github.com/mooring-ccm/mooring/tool/progress"
+	"github.com/mooring-ccm/mooring/internal/tool/progress"
 )
 
 // TestGrowingClustersAreMeasured takes a few nodes and Services through the scenarios of growth. It is about the benchmark itself.

@@ -13,7 +13,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/bench/plugins"
 	"github.com/mooring-ccm/mooring/dev/bench/scenario"
 	"github.com/mooring-ccm/mooring/dev/localcluster"
-	"github.com/mooring-ccm/mooring/tool/progress"
+	"github.com/mooring-ccm/mooring/internal/tool/progress"
 )
 
 // prepareLimit bounds everything that is not measured: a start, a wait until nothing happens.

@@ -1,6 +1,6 @@
 package runner
 
-import "github.com/mooring-ccm/mooring/tool/progress"
+import "github.com/mooring-ccm/mooring/internal/tool/progress"
 
 // show prints what a stage is at: one line after the other, each with what is under way and how far it is.
 type show struct {

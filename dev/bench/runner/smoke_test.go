@@ -17,7 +17,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/bench/runner"
 	"github.com/mooring-ccm/mooring/dev/bench/scenario"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
-	"github.com/mooring-ccm/mooring/tool/progress"
+	"github.com/mooring-ccm/mooring/internal/tool/progress"
 )
 
 // smokeLimit bounds the whole test, the builds of both managers included.

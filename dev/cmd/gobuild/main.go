@@ -18,8 +18,8 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/mooring-ccm/mooring/tool/gobuild"
-	"github.com/mooring-ccm/mooring/tool/progress"
+	"github.com/mooring-ccm/mooring/internal/tool/gobuild"
+	"github.com/mooring-ccm/mooring/internal/tool/progress"
 )
 
 func main() {

@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/mooring-ccm/mooring/tool/gobuild"
+	"github.com/mooring-ccm/mooring/internal/tool/gobuild"
 )
 
 // edit replaces a text in a file of the checkout.

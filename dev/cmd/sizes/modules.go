@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mooring-ccm/mooring/internal/tool/gobuild"
 	"github.com/mooring-ccm/mooring/internal/version"
-	"github.com/mooring-ccm/mooring/tool/gobuild"
 )
 
 // most is how many modules are shown.

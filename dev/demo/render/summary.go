@@ -7,7 +7,7 @@ import (
 	"charm.land/lipgloss/v2"
 
 	"github.com/mooring-ccm/mooring/dev/demo/scenario"
-	"github.com/mooring-ccm/mooring/tool/words"
+	"github.com/mooring-ccm/mooring/internal/tool/words"
 )
 
 // Summary returns what was checked and what came of it, every step of the demo.

@@ -27,10 +27,10 @@ import (
 	"github.com/mooring-ccm/mooring/dev/localcluster"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/dev/poll"
+	"github.com/mooring-ccm/mooring/internal/tool/gobuild"
+	"github.com/mooring-ccm/mooring/internal/tool/progress"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
-	"github.com/mooring-ccm/mooring/tool/gobuild"
-	"github.com/mooring-ccm/mooring/tool/progress"
 )
 
 // pauseVariable holds, for the inside of the sandbox, where the program is that keeps the namespaces of a Pod.

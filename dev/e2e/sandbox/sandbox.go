@@ -30,7 +30,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/filelock"
 	"github.com/mooring-ccm/mooring/dev/program"
-	"github.com/mooring-ccm/mooring/tool/progress"
+	"github.com/mooring-ccm/mooring/internal/tool/progress"
 )
 
 const (

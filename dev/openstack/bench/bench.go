@@ -12,7 +12,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/localcluster"
 	"github.com/mooring-ccm/mooring/dev/openstack"
-	"github.com/mooring-ccm/mooring/tool/progress"
+	"github.com/mooring-ccm/mooring/internal/tool/progress"
 )
 
 const (

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/mooring-ccm/mooring/tool/gobuild"
-	"github.com/mooring-ccm/mooring/tool/progress"
+	"github.com/mooring-ccm/mooring/internal/tool/gobuild"
+	"github.com/mooring-ccm/mooring/internal/tool/progress"
 )
 
 // Build compiles a main package of the test's module, such as "./cmd/reference-ccm", and returns the program's path. It is

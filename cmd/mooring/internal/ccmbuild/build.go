@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mooring-ccm/mooring/tool/gobuild"
-	"github.com/mooring-ccm/mooring/tool/progress"
+	"github.com/mooring-ccm/mooring/internal/tool/gobuild"
+	"github.com/mooring-ccm/mooring/internal/tool/progress"
 )
 
 // Options say what to build and where to put it.

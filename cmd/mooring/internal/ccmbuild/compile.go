@@ -3,8 +3,8 @@ package ccmbuild
 import (
 	"strings"
 
+	"github.com/mooring-ccm/mooring/internal/tool/gobuild"
 	"github.com/mooring-ccm/mooring/internal/version/stamp"
-	"github.com/mooring-ccm/mooring/tool/gobuild"
 )
 
 // Compile is one run of go build.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mooring-ccm/mooring/tool/gobuild"
+	"github.com/mooring-ccm/mooring/internal/tool/gobuild"
 )
 
 // fails builds what must fail, with an error of a type and with texts in its message.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mooring-ccm/mooring/tool/gobuild"
+	"github.com/mooring-ccm/mooring/internal/tool/gobuild"
 )
 
 // What the go tool writes, as its sources have it (cmd/go/internal/modget, modload and toolchain). None of it is an API: a test

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/mooring-ccm/mooring/tool/gobuild"
+	"github.com/mooring-ccm/mooring/internal/tool/gobuild"
 )
 
 // What is missing is reported with who imports it, and with the version that was found.

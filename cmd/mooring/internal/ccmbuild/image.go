@@ -9,7 +9,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/mooring-ccm/mooring/tool/image"
+	"github.com/mooring-ccm/mooring/internal/tool/image"
 )
 
 // projectURL is where Mooring's sources are.

@@ -14,8 +14,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mooring-ccm/mooring/internal/tool/gobuild"
 	"github.com/mooring-ccm/mooring/internal/version/stamp"
-	"github.com/mooring-ccm/mooring/tool/gobuild"
 )
 
 // observe looks at what the plan depends on: the go tool, directories, versions. It changes nothing. The request comes back

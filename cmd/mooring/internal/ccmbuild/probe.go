@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mooring-ccm/mooring/tool/gobuild"
+	"github.com/mooring-ccm/mooring/internal/tool/gobuild"
 )
 
 // probeTimeout is how long a program may take that only initializes its packages. Some read files or ask the machine what it is.

@@ -14,7 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mooring-ccm/mooring/tool/gobuild"
+	"github.com/mooring-ccm/mooring/internal/tool/gobuild"
 )
 
 // write writes the workspace.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/managers"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
-	"github.com/mooring-ccm/mooring/tool/words"
+	"github.com/mooring-ccm/mooring/internal/tool/words"
 )
 
 // apiServer compares the API server's minor version with the tested ones. Kubernetes lets clients differ by one.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/managers"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
-	"github.com/mooring-ccm/mooring/tool/words"
+	"github.com/mooring-ccm/mooring/internal/tool/words"
 )
 
 // pods looks whether the manager's pods run, and are of one version.

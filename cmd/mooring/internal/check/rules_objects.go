@@ -12,7 +12,7 @@ import (
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/internal/names"
-	"github.com/mooring-ccm/mooring/tool/words"
+	"github.com/mooring-ccm/mooring/internal/tool/words"
 )
 
 // providerIDs looks for nodes of several providers, and for machines with two nodes.

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
-	"github.com/mooring-ccm/mooring/tool/words"
+	"github.com/mooring-ccm/mooring/internal/tool/words"
 )
 
 // shownObjects is how many names of objects are shown unless all are.

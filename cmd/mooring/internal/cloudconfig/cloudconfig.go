@@ -12,10 +12,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-ccm/mooring/internal/message"
+	"github.com/mooring-ccm/mooring/internal/tool/words"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	openstack "github.com/mooring-ccm/mooring/providers/openstack/config"
 	"github.com/mooring-ccm/mooring/providers/sim"
-	"github.com/mooring-ccm/mooring/tool/words"
 )
 
 // Severity says whether a finding keeps a provider from taking the config.

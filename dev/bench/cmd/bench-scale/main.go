@@ -23,7 +23,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/bench/runner"
 	"github.com/mooring-ccm/mooring/dev/bench/scenario"
 	"github.com/mooring-ccm/mooring/dev/localcluster"
-	"github.com/mooring-ccm/mooring/tool/progress"
+	"github.com/mooring-ccm/mooring/internal/tool/progress"
 )
 
 // flags are what the command line says.

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/mooring-ccm/mooring/dev/programtest"
-	"github.com/mooring-ccm/mooring/tool/cli"
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
 )
 
 // Each demo has a control plane, a cloud and files of its own, and waits most of the time: they run side by side.

@@ -17,8 +17,8 @@ import (
 	"github.com/mooring-ccm/mooring/dev/demo"
 	"github.com/mooring-ccm/mooring/dev/demo/render"
 	"github.com/mooring-ccm/mooring/dev/netlab"
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
-	"github.com/mooring-ccm/mooring/tool/cli"
 )
 
 const demoLong = `demo starts a real control plane on loopback, a simulated cloud with 12 instances in 3 zones, two replicas of

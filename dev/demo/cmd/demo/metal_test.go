@@ -9,7 +9,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/e2e/sandbox"
 	"github.com/mooring-ccm/mooring/dev/netlab"
 	"github.com/mooring-ccm/mooring/dev/programtest"
-	"github.com/mooring-ccm/mooring/tool/cli"
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
 )
 
 // requireNamespaces skips the test where network namespaces cannot be made, or fails if nothing may be skipped.

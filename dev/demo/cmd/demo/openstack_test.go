@@ -14,7 +14,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/openstack/openstacktest"
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/dev/programtest"
-	"github.com/mooring-ccm/mooring/tool/cli"
+	"github.com/mooring-ccm/mooring/internal/tool/cli"
 )
 
 // wholeDemo, set to 1, has the whole demo of OpenStack run, which takes minutes. make test-openstack sets it.

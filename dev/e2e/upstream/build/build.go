@@ -16,8 +16,8 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/filelock"
 	"github.com/mooring-ccm/mooring/dev/localcluster"
-	"github.com/mooring-ccm/mooring/tool/gobuild"
-	"github.com/mooring-ccm/mooring/tool/progress"
+	"github.com/mooring-ccm/mooring/internal/tool/gobuild"
+	"github.com/mooring-ccm/mooring/internal/tool/progress"
 )
 
 // suites are the imports of Kubernetes' entry point that register specs. The chosen ones are in programs/e2e.

@@ -18,7 +18,7 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/registry"
 
-	"github.com/mooring-ccm/mooring/tool/image"
+	"github.com/mooring-ccm/mooring/internal/tool/image"
 )
 
 // chartName is the name of the chart, and chartFolder where its sources are in the checkout.

@@ -27,7 +27,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/dev/tools/release/release"
-	"github.com/mooring-ccm/mooring/tool/image"
+	"github.com/mooring-ccm/mooring/internal/tool/image"
 )
 
 const (

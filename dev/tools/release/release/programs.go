@@ -17,10 +17,10 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/mod/semver"
 
+	"github.com/mooring-ccm/mooring/internal/tool/gobuild"
+	"github.com/mooring-ccm/mooring/internal/tool/image"
 	"github.com/mooring-ccm/mooring/internal/version"
 	"github.com/mooring-ccm/mooring/internal/version/stamp"
-	"github.com/mooring-ccm/mooring/tool/gobuild"
-	"github.com/mooring-ccm/mooring/tool/image"
 )
 
 // figuresLimit bounds the check of figures, which reads one file.

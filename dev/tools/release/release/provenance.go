@@ -16,8 +16,8 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/mooring-ccm/mooring/internal/tool/image"
 	"github.com/mooring-ccm/mooring/internal/version"
-	"github.com/mooring-ccm/mooring/tool/image"
 )
 
 // resource is a file or a source in the provenance.

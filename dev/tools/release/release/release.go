@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/mod/semver"
 
-	"github.com/mooring-ccm/mooring/tool/progress"
+	"github.com/mooring-ccm/mooring/internal/tool/progress"
 )
 
 // Program is a program that is released, and the platforms that it is for.

@@ -3,7 +3,7 @@ package words_test
 import (
 	"testing"
 
-	"github.com/mooring-ccm/mooring/tool/words"
+	"github.com/mooring-ccm/mooring/internal/tool/words"
 )
 
 func TestCount(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 // The list of a program's parts holds what the linker wrote into it.
 func TestSBOM(t *testing.T) {
 	self := filepath.Join(t.TempDir(), "program")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", self, "../../dev/cmd/gobuild")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", self, "../../../dev/cmd/gobuild")
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building a program: %v\n%s", err, output)
 	}

@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/mooring-ccm/mooring/tool/progress"
+	"github.com/mooring-ccm/mooring/internal/tool/progress"
 )
 
 // cancelGrace is how long the go tool may take to end after it was interrupted.
