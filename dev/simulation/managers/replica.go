@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/mooring-ccm/mooring/internal/sleep"
 )
 
 // A kubelet starts a container again at once after its first end, then after pauses that double, and forgets them after a long life.
@@ -53,7 +55,7 @@ func (r *Replica) run(ctx context.Context) {
 		if time.Since(began) > longLife {
 			pause = 0
 		}
-		if !sleep(ctx, max(pause, kubeletSync)) {
+		if !sleep.For(ctx, max(pause, kubeletSync)) {
 			return
 		}
 		pause = min(max(firstBackoff, 2*pause), longestBackoff)
@@ -104,16 +106,4 @@ func (r *Replica) Stop(grace time.Duration) error {
 	}
 	release(processes...)
 	return r.failure
-}
-
-// sleep waits, and reports whether ctx still lives.
-func sleep(ctx context.Context, pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -229,9 +229,18 @@ func TestLocalASN(t *testing.T) {
 	}
 }
 
+// checkPeers reads peers, in YAML's short form. They are valid and the first one has a name, or the error has what is wanted.
+func checkPeers(t *testing.T, peers, name, want string) {
+	t.Helper()
+	const head = "apiVersion: metal.mooring.dev/v1alpha1\nkind: MetalCloudConfig\nbgp:\n  asn: 64512\n  peers: ["
+	made, err := Read(strings.NewReader(head+peers+"]"), ".")
+	if want == "" && (err != nil || made.BGP.Peers[0].Name != name) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		t.Errorf("%s: %v, want %s", peers, err, want)
+	}
+}
+
 // A router at the other end of a link has the name of the interface in the place of an address.
 func TestInterface(t *testing.T) {
-	const head = "apiVersion: metal.mooring.dev/v1alpha1\nkind: MetalCloudConfig\nbgp:\n  asn: 64512\n  peers: ["
 	for peers, want := range map[string]string{
 		"{interface: eth0, dynamicASN: External, ttlSecurityHops: 1, bfd: {}}, {interface: eth1, asn: 64513}":                                           "",
 		"{interface: eth0, asn: 1, nodeSelectors: [{matchLabels: {a: b}}]}, {name: b, interface: eth0, asn: 2, nodeSelectors: [{matchLabels: {a: c}}]}": "",
@@ -243,16 +252,12 @@ func TestInterface(t *testing.T) {
 		"{interface: 'eth0%1', asn: 1}":                                                                                                                 "must be the name of an interface",
 		"{interface: a-very-long-interface, asn: 1}":                                                                                                    "must be the name of an interface",
 	} {
-		made, err := Read(strings.NewReader(head+peers+"]"), ".")
-		if want == "" && (err != nil || made.BGP.Peers[0].Name != "eth0") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%s: %v, want %s", peers, err, want)
-		}
+		checkPeers(t, peers, "eth0", want)
 	}
 }
 
 // A router that is the default gateway has a name and a family in the place of an address.
 func TestDefaultGateway(t *testing.T) {
-	const head = "apiVersion: metal.mooring.dev/v1alpha1\nkind: MetalCloudConfig\nbgp:\n  asn: 64512\n  peers: ["
 	for peers, want := range map[string]string{
 		"{defaultGateway: IPv4, asn: 64513, sourceSubnet: 10.0.0.0/8}, {defaultGateway: IPv6, asn: 64513}": "",
 		"{defaultGateway: IPv4, asn: 64513, address: 192.0.2.1}":                                           "does not go with defaultGateway",
@@ -261,9 +266,6 @@ func TestDefaultGateway(t *testing.T) {
 		"{defaultGateway: IPv6, asn: 1, sourceSubnet: 10.0.0.0/8}":                                         "same family",
 		"{asn: 1}": "must be an IPv4 or IPv6 address",
 	} {
-		made, err := Read(strings.NewReader(head+peers+"]"), ".")
-		if want == "" && (err != nil || made.BGP.Peers[0].Name != "gateway-ipv4") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%s: %v, want %s", peers, err, want)
-		}
+		checkPeers(t, peers, "gateway-ipv4", want)
 	}
 }

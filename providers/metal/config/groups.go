@@ -68,9 +68,13 @@ func (b *BGP) Groups() []PeerGroup {
 	groups := make([]PeerGroup, 0, len(byKey))
 	for _, group := range byKey {
 		if group.Name != "" {
-			addr := lowest[group].place()
-			if group.Name = addr.String(); named[addr] > 1 {
-				group.Name += "/" + lowest[group].Name
+			switch addr := lowest[group].place(); {
+			case !addr.IsValid(): // a default gateway, which is found later
+				group.Name = lowest[group].Name
+			case named[addr] > 1:
+				group.Name = addr.String() + "/" + lowest[group].Name
+			default:
+				group.Name = addr.String()
 			}
 		}
 		groups = append(groups, *group)

@@ -71,6 +71,9 @@ func TestGroups(t *testing.T) {
 			{Name: "10.0.0.3/b", Peers: []string{"b"}, Advertisements: []int{1}},
 			{Name: "10.0.0.3/c", Peers: []string{"c"}, Advertisements: []int{0}},
 		}},
+		"a default gateway": {routers(func(b *BGP) {
+			b.Peers[1] = BGPPeer{Name: "gateway", DefaultGateway: "IPv4", HashesBySource: true}
+		}), []PeerGroup{{Peers: []string{"c", "a"}}, {Name: "gateway", Peers: []string{"gateway"}, HashesBySource: true}}},
 		"other attributes, another group": {routers(func(b *BGP) {
 			b.Advertisements = []BGPAdvertisement{{Peers: []string{"a", "b", "c"}}}
 			b.Peers[1].BGPAttributes = marked
