@@ -187,15 +187,15 @@ type loadBalancer struct{ *plugin }
 // key returns the name of a Service, which identifies its load balancer.
 func key(service *corev1.Service) string { return service.Name }
 
-// find returns the load balancer of a Service, unless the cloud does not find it. The lock is held.
-func (w *World) find(name string) *balancer {
+// find returns the load balancer of a Service, unless the cloud does not find it. It notes whether it denies one that is there. The lock is held.
+func (w *World) find(name string, denied *bool) *balancer {
 	one := w.balancers[name]
 	if one == nil || (one.gone > 0 && one.gone <= w.now()) {
 		return nil
 	}
 	if w.draw.Plugin.Has(draw.BalancerNotFound) {
 		from := draw.Settle + time.Duration(draw.Dice(w.draw.Seed, "balancer", name).IntN(8*60))*time.Second
-		if one.made+5*time.Second > w.now() || (from <= w.now() && w.now() < from+w.draw.Plugin.Lag) {
+		if *denied = one.made+5*time.Second > w.now() || (from <= w.now() && w.now() < from+w.draw.Plugin.Lag); *denied {
 			return nil
 		}
 	}
@@ -213,9 +213,9 @@ func (l loadBalancer) GetLoadBalancerName(_ context.Context, _ string, service *
 
 // GetLoadBalancer implements cloudprovider.LoadBalancer.
 func (l loadBalancer) GetLoadBalancer(ctx context.Context, _ string, service *corev1.Service) (status *corev1.LoadBalancerStatus, exists bool, err error) {
-	name := key(service)
-	err = l.call(ctx, "GetLoadBalancer", name, arguments{service: service, answers: answers{is: &exists}}, func(dice *rand.Rand) error {
-		if one := l.world.find(name); one != nil && one.made+l.world.lag(draw.LaggingAnswers, dice) <= l.world.now() {
+	name, denied := key(service), false
+	err = l.call(ctx, "GetLoadBalancer", name, arguments{service: service, answers: answers{is: &exists, denied: &denied}}, func(dice *rand.Rand) error {
+		if one := l.world.find(name, &denied); one != nil && one.made+l.world.lag(draw.LaggingAnswers, dice) <= l.world.now() {
 			status, exists = one.status(), true
 		}
 		return nil
@@ -225,11 +225,11 @@ func (l loadBalancer) GetLoadBalancer(ctx context.Context, _ string, service *co
 
 // EnsureLoadBalancer implements cloudprovider.LoadBalancer.
 func (l loadBalancer) EnsureLoadBalancer(ctx context.Context, _ string, service *corev1.Service, nodes []*corev1.Node) (status *corev1.LoadBalancerStatus, err error) {
-	name := key(service)
-	given := arguments{service: service, nodes: nodes, answers: answers{status: &status}}
+	name, denied := key(service), false
+	given := arguments{service: service, nodes: nodes, answers: answers{status: &status, denied: &denied}}
 	err = l.call(ctx, "EnsureLoadBalancer", name, given, func(*rand.Rand) error {
 		w := l.world
-		one := w.find(name)
+		one := w.find(name, &denied)
 		if one == nil && w.full(len(w.balancers), len(w.draw.Services)) {
 			return errQuota
 		}
@@ -250,9 +250,9 @@ func (l loadBalancer) EnsureLoadBalancer(ctx context.Context, _ string, service 
 
 // UpdateLoadBalancer implements cloudprovider.LoadBalancer.
 func (l loadBalancer) UpdateLoadBalancer(ctx context.Context, _ string, service *corev1.Service, nodes []*corev1.Node) error {
-	name := key(service)
-	return l.call(ctx, "UpdateLoadBalancer", name, arguments{service: service, nodes: nodes}, func(*rand.Rand) error {
-		if l.world.find(name) == nil {
+	name, denied := key(service), false
+	return l.call(ctx, "UpdateLoadBalancer", name, arguments{service: service, nodes: nodes, answers: answers{denied: &denied}}, func(*rand.Rand) error {
+		if l.world.find(name, &denied) == nil {
 			return errors.New("the cloud has no such load balancer")
 		}
 		return nil

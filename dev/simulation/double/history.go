@@ -112,6 +112,8 @@ type answers struct {
 	is     *bool
 	routes *[]*cloudprovider.Route
 	status **corev1.LoadBalancerStatus
+	// denied says that the cloud denied what is there, whatever the call returns.
+	denied *bool
 }
 
 // keep notes what a call that succeeded answers.

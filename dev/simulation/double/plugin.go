@@ -129,6 +129,7 @@ func (p *plugin) call(ctx context.Context, method, object string, arguments argu
 		}
 	}
 	arguments.check(w, call)
+	call.Denied = arguments.answers.denied != nil && *arguments.answers.denied
 	call.Ended, call.Err = w.now(), err
 	w.running = slices.DeleteFunc(w.running, func(one *Call) bool { return one == call })
 	if errors.Is(err, errMistake) {

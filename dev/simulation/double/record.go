@@ -30,6 +30,8 @@ type Call struct {
 	Repeated bool
 	// Targets are the nodes that the plugin was given for a load balancer, and Missing are those of the reference's set that were not.
 	Targets, Missing []string
+	// Denied says that the cloud denied a load balancer that is there. An Ensure has made another one then.
+	Denied bool
 	// Port is the first port of the Service that the plugin was given, and Address what it returned for the load balancer.
 	Port    int32
 	Address string

@@ -217,7 +217,7 @@ func initialization(j *judge) {
 
 // immediate are the rules 2a, 5 in part and 12, which the double judges at the moment of the write. A rule that is not absolute
 // passes if the reference breaks it for the same object. A plugin that makes a second load balancer has told the reference the same, which may
-// not have managed to write the first address.
+// not have managed to write the first address. The address of a second one that a call of the reference's makes is a cause.
 func immediate(j *judge) {
 	for _, fault := range j.mooring.Faults {
 		absolute := fault.Rule == "2a-deleted" || fault.Rule == "2a-tainted"
@@ -225,6 +225,9 @@ func immediate(j *judge) {
 			continue
 		}
 		if made := j.reference.Created[fault.Object]; fault.Rule == "5-address" && made > 1 && made >= j.mooring.Created[fault.Object] {
+			continue
+		}
+		if fault.Rule == "5-address" && j.follows(fault) {
 			continue
 		}
 		j.add(fault.Rule, fault.Object, fault.At, "%s", fault.Text)
@@ -511,7 +514,8 @@ func (j *judge) held(one change) bool {
 	return held
 }
 
-// balancers is rule 5: no second load balancer. A Service that was of another type for a while has lost its first one.
+// balancers is rule 5: no second load balancer but by a call that the reference also makes. A Service that was of another type for a while has lost its
+// first one.
 func balancers(j *judge) {
 	for _, service := range j.draw.Services {
 		asked := 1
@@ -520,10 +524,73 @@ func balancers(j *judge) {
 				asked++
 			}
 		}
+		asked += len(j.remade(service.Name))
 		if made, reference := j.mooring.Created[service.Name], j.reference.Created[service.Name]; made > max(asked, reference) {
 			j.add("5-second", service.Name, j.lastCall("EnsureLoadBalancer", service.Name), "%d load balancers were made, and by the reference %d", made, reference)
 		}
 	}
+}
+
+// remade returns the addresses of the load balancers that the cloud made again because it denied one that was there to an Ensure. It names those whose
+// Ensure the reference's source asks for on the objects and answers of Mooring's run: chance decides which of these calls meets a denial.
+func (j *judge) remade(service string) (addresses []string) {
+	var before *double.Call
+	for _, call := range j.mooring.Calls {
+		if call.Method != "EnsureLoadBalancer" || call.Object != service {
+			continue
+		}
+		if call.Denied && call.Address != "" && j.asksFor(call, before) {
+			addresses = append(addresses, call.Address)
+		}
+		before = call
+	}
+	return addresses
+}
+
+// asksFor reports whether the reference's source asks for an Ensure after the one before: the process has started, the Service has changed, or
+// the last Ensure, a write or an update of targets has failed. An update whose load balancer the cloud denies is no failure.
+func (j *judge) asksFor(call, before *double.Call) bool {
+	if before == nil || before.Process != call.Process || before.Err != nil {
+		return true
+	}
+	since := func(at time.Duration) bool { return before.Began < at && at <= call.Began }
+	changed := (&due{record: j.mooring}).changed(call.Object)
+	if slices.ContainsFunc(changed, since) || slices.ContainsFunc(j.mooring.Refused[call.Object], since) {
+		return true
+	}
+	failed := false
+	for _, other := range j.mooring.Calls {
+		switch {
+		case other.Object != call.Object || !since(other.Began):
+		case other.Method == "UpdateLoadBalancer":
+			failed = other.Err != nil
+		case other.Method == "GetLoadBalancer":
+			if failed && other.Answer != double.No {
+				return true
+			}
+			failed = false
+		}
+	}
+	return false
+}
+
+// follows reports whether a changed address is the one that the plugin returned last, of a load balancer that was made again.
+func (j *judge) follows(fault double.Fault) bool {
+	var returned, shown string
+	for _, call := range j.mooring.Calls {
+		if call.Object == fault.Object && call.Address != "" && call.Ended <= fault.At {
+			returned = call.Address
+		}
+	}
+	for _, change := range j.mooring.ServiceChanges {
+		if change.Object == fault.Object && change.At == fault.At {
+			shown = ""
+			if change.After != nil && len(change.After.Status.LoadBalancer.Ingress) > 0 {
+				shown = change.After.Status.LoadBalancer.Ingress[0].IP
+			}
+		}
+	}
+	return shown == returned && slices.Contains(j.remade(fault.Object), returned)
 }
 
 // lastCall returns when the last call about an object began.

@@ -64,6 +64,31 @@ func exists(answer string, at time.Duration) *double.Call {
 	return &double.Call{Method: "InstanceExists", Object: "n", Began: at, Ended: at, Overlap: 1, Answer: answer}
 }
 
+// update is a call of that name that failed, and asked the question after it. remade is an Ensure that makes another load balancer, because the cloud
+// denies the one that is there.
+func update(targets ...string) *double.Call {
+	return &double.Call{
+		Method: "UpdateLoadBalancer", Object: "s", Began: 14 * time.Minute, Ended: 14 * time.Minute, Overlap: 1, Targets: targets, Err: errors.New("failed"),
+	}
+}
+
+func asked(answer string) *double.Call {
+	return &double.Call{Method: "GetLoadBalancer", Object: "s", Began: 14 * time.Minute, Ended: 14 * time.Minute, Overlap: 1, Answer: answer}
+}
+
+func remade(address string) *double.Call {
+	return &double.Call{
+		Method: "EnsureLoadBalancer", Object: "s", Began: 15 * time.Minute, Ended: 15 * time.Minute, Overlap: 1, Port: 8000, Address: address, Denied: true,
+	}
+}
+
+// serving is a Service with an address and a port.
+func serving(address string, port int32) *corev1.Service {
+	service := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: port}}}}
+	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: address}}
+	return service
+}
+
 // relabel is the history of a label that Mooring writes and replaces, or that others write and Mooring replaces.
 func relabel(key, value string, ours bool) []double.Change[corev1.Node] {
 	with := func(value string) *corev1.Node {
@@ -333,6 +358,63 @@ var allowances = []allowance{
 			r.Writes = append(r.Writes, double.Write{At: 15 * time.Minute, Resource: "services", Object: "s"})
 		},
 		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Answer = double.Yes },
+	},
+	{
+		name: "a load balancer that the cloud denies to the Ensure after an update that failed", rule: "5-second", draw: world(),
+		mooring: func(r *double.Record) {
+			r.Created["s"] = 2
+			r.Calls = append(r.Calls, update("n", "m", "o"), asked(""), asked(double.Yes), remade("b"))
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[4].Answer = double.No },
+	},
+	{
+		name: "a load balancer that the cloud denies to the Ensure after a change", rule: "5-second", draw: world(),
+		mooring: func(r *double.Record) {
+			r.Created["s"] = 2
+			r.ServiceChanges = []double.Change[corev1.Service]{{At: 15 * time.Minute, Object: "s", Before: serving("a", 80), After: serving("a", 8000)}}
+			r.Calls = append(r.Calls, remade("b"))
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.ServiceChanges[0].At = time.Second },
+	},
+	{
+		name: "a load balancer that the cloud denies to the first Ensure of a process", rule: "5-second", draw: world(),
+		mooring: func(r *double.Record) {
+			r.Created["s"] = 2
+			r.Calls = append(r.Calls, remade("b"))
+			r.Calls[3].Process = 1
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[3].Process = 0 },
+	},
+	{
+		name: "a load balancer that the cloud denies to the Ensure after one that failed", rule: "5-second", draw: world(),
+		mooring: func(r *double.Record) {
+			r.Created["s"] = 2
+			r.Calls[2].Err = errors.New("failed")
+			r.Calls = append(r.Calls, remade("b"))
+		},
+		broken: func(_ *draw.Draw, r *double.Record) {
+			succeeded := *r.Calls[2]
+			succeeded.Err = nil
+			r.Calls[2] = &succeeded
+		},
+	},
+	{
+		name: "a load balancer that the cloud denies to the Ensure after a write that the API server refused", rule: "5-second", draw: world(),
+		mooring: func(r *double.Record) {
+			r.Created["s"] = 2
+			r.Calls, r.Refused = append(r.Calls, remade("b")), map[string][]time.Duration{"s": {2 * time.Second}}
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[3].Denied = false },
+	},
+	{
+		name: "the address of a load balancer that was made because the cloud denied the first one", rule: "5-address", draw: world(),
+		mooring: func(r *double.Record) {
+			r.Created["s"] = 2
+			r.Calls = append(r.Calls, update("n", "m", "o"), asked(double.Yes), remade("b"))
+			r.Faults = []double.Fault{{Rule: "5-address", Object: "s", At: 16 * time.Minute}}
+			r.ServiceChanges = []double.Change[corev1.Service]{{At: 16 * time.Minute, Object: "s", Ours: true, Before: serving("a", 80), After: serving("b", 80)}}
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.ServiceChanges[0].After = serving("c", 80) },
 	},
 	{
 		name: "a load balancer that a deletion took late, and that is denied for less than ten minutes at the end", rule: "13",
