@@ -57,6 +57,8 @@ type Fault struct {
 	Text   string
 	// Refreshed says that nothing but the look of a status period can mend it: the cloud has changed, and no object says so.
 	Refreshed bool
+	// Targets are the nodes that a load balancer lacks, or has and should not.
+	Targets []string
 }
 
 // Record is what became of one manager in a draw.

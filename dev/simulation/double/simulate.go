@@ -160,9 +160,13 @@ func (w *World) open() []Fault {
 		if machine := w.instances[object]; machine != nil && machine.deleted {
 			rule = "13-gone"
 		}
-		open = append(open, Fault{
-			Rule: rule, Object: object, At: w.now(), Text: fmt.Sprintf(format, values...), Refreshed: format == otherAddresses,
-		})
+		fault := Fault{Rule: rule, Object: object, At: w.now(), Text: fmt.Sprintf(format, values...), Refreshed: format == otherAddresses}
+		for _, value := range values {
+			if targets, are := value.([]string); are {
+				fault.Targets = targets
+			}
+		}
+		open = append(open, fault)
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
 		w.openNode(name, w.nodes[name], func(format string, values ...any) { add(name, format, values...) })
@@ -247,7 +251,7 @@ func (w *World) openService(name string, add func(string, ...any)) {
 	}
 	for _, target := range last.Targets {
 		if state := w.nodes[target]; state == nil || !targetOrMarked(state) {
-			add("the load balancer has the target %s, which is deleted or excluded", target)
+			add("the load balancer has the targets %v, which are deleted or excluded", []string{target})
 		}
 	}
 }

@@ -832,11 +832,31 @@ func (j *judge) otherLeads(at time.Duration) (other bool) {
 // settled is rule 13 at the end of the draw, for what the reference reaches too.
 func settled(j *judge) {
 	for _, one := range j.missing(j.reference.Open, j.mooring.Open) {
-		if j.deniedAtEnd(one.Object) {
+		if j.abandoned(one) || j.deniedAtEnd(one.Object) {
 			continue
 		}
 		j.add(one.Rule, one.Object, one.At, "%s", one.Text)
 	}
+}
+
+// abandoned reports whether the reference, in the place of Mooring, has given up the update that would settle the targets of a Service. The cloud denied it
+// a load balancer that is there, so it waits for the next change of the nodes. Where the reference is compared, its restart ends this wait.
+func (j *judge) abandoned(one double.Fault) bool {
+	var set []string // the targets of the last call that succeeded
+	update, question := &double.Call{}, &double.Call{}
+	for _, call := range j.mooring.Calls {
+		if call.Object != one.Object {
+			continue
+		}
+		if kindOf(call.Method) == ensureOrUpdate && call.Err == nil {
+			set = call.Targets
+		}
+		update, question = question, call
+	}
+	denied := update.Method == "UpdateLoadBalancer" && update.Denied && question.Method == "GetLoadBalancer" && question.Denied
+	return denied && update.Other && question.Other && len(one.Targets) > 0 && !slices.ContainsFunc(one.Targets, func(node string) bool {
+		return slices.Contains(set, node) == slices.Contains(update.Targets, node)
+	})
 }
 
 // deniedAtEnd reports whether a deletion that came late took a load balancer that was made again, and Mooring has heard of it too late to make another

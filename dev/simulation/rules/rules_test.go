@@ -360,6 +360,28 @@ var allowances = []allowance{
 		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Answer = double.Yes },
 	},
 	{
+		name: "an update that the reference gives up in the place of Mooring, because the cloud denies it the load balancer", rule: "13", draw: world(),
+		mooring: func(r *double.Record) {
+			r.Open = []double.Fault{{Rule: "13", Object: "s", Targets: []string{"o"}}}
+			r.Calls = append(r.Calls, update("n", "m", "o"), asked(double.No))
+			for _, call := range r.Calls[3:] {
+				call.Denied, call.Other = true, true
+			}
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[3].Denied = false },
+	},
+	{
+		name: "a target that such an update takes away", rule: "13", draw: world(),
+		mooring: func(r *double.Record) {
+			r.Open = []double.Fault{{Rule: "13", Object: "s", Targets: []string{"n"}}}
+			r.Calls = append(r.Calls, update("m"), asked(double.No))
+			for _, call := range r.Calls[3:] {
+				call.Denied, call.Other = true, true
+			}
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Open[0].Targets = []string{"m"} },
+	},
+	{
 		name: "a load balancer that the cloud denies to the Ensure after an update that failed", rule: "5-second", draw: world(),
 		mooring: func(r *double.Record) {
 			r.Created["s"] = 2
