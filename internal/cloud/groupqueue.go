@@ -118,6 +118,18 @@ func (g *groupQueue) sort() {
 	}
 }
 
+// catchUp gives the waiting calls about an object their usual places: it waits behind others no more. Otherwise all later calls about it would pass
+// them.
+func (g *groupQueue) catchUp(key string) {
+	for _, w := range g.all() {
+		if w.behind && w.about.key() == key {
+			w.pool.remove(w)
+			w.behind = false
+			g.insert(w)
+		}
+	}
+}
+
 // waiting returns how many wait.
 func (g *groupQueue) waiting() int {
 	count := 0

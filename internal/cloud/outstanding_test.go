@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	v1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/provider"
 )
 
 // TestAsManyCallsAsFromTheReference are made at the same time, where nothing else is declared.
@@ -76,6 +78,17 @@ func TestAsManyCallsAsFromTheReference(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestSilentNodesOfTheOldInterfaces: the reference asks for the ID of a silent node beside its questions about new nodes, and so do we.
+func TestSilentNodesOfTheOldInterfaces(t *testing.T) {
+	bounds := poolsOf(Concurrency{}, 0, provider.Capabilities{})
+	question := subject{operation: operations["InstanceID"], name: "InstanceID", object: "a"}
+	for priority, want := range map[Priority]string{PriorityNewNode: poolNewNodes, PriorityDeletion: poolNodeLifecycle} {
+		if got := bounds.of(question, priority); got != want {
+			t.Errorf("with the priority %s it is one of the %s, want %s", priority, got, want)
+		}
 	}
 }
 

@@ -59,6 +59,8 @@ func (l pools) of(about subject, priority Priority) string {
 	switch {
 	case about.pool == poolNodeStatus && priority == PriorityNewNode:
 		return poolNewNodes
+	case about.pool == poolNewNodes && priority == PriorityDeletion: // the old interfaces ask by InstanceID for a silent node, too
+		return poolNodeLifecycle
 	case about.pool == poolBalancerReads && l[poolBalancerReads] == 0: // the reference looks them up where it writes them
 		return poolServices
 	case about.pool == "":

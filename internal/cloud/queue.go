@@ -340,6 +340,7 @@ func (q *queue) leave(w *waiter, result outcome) (late bool) {
 		return true
 	}
 	o := g.object(w.about.key(), now)
+	behind := o.behind()
 	if result.label != outcomeCanceled {
 		o.hung = result.label == outcomeTimeout // it took a place for all that time
 	}
@@ -353,6 +354,9 @@ func (q *queue) leave(w *waiter, result outcome) (late bool) {
 	case result.answered():
 		o.refusals, g.pauses = 0, 0
 		g.quota.accept(w.ticket)
+	}
+	if behind && !o.behind() {
+		g.catchUp(w.about.key())
 	}
 	q.dispatch()
 	return false

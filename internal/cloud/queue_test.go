@@ -140,6 +140,26 @@ func TestRefusedObjectsGoBeforeRefreshes(t *testing.T) {
 	})
 }
 
+// TestAnAnsweredObjectWaitsBehindNoMore also with the calls that wait since before the answer: later ones about it must not pass them for ever.
+func TestAnAnsweredObjectWaitsBehindNoMore(t *testing.T) {
+	for name, worse := range map[string]outcome{"hung": {label: outcomeTimeout}, "refused": refusedFor(0)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSingle(t)
+				s.queue.leave(s.first, accepted)
+				s.queue.leave(enter(t, s.queue, onInstance("slow")), worse)
+				s.first = enter(t, s.queue, onInstance("slow"))
+				exists := subject{operation: operations["InstanceExists"], name: "InstanceExists", object: "slow"}
+				s.wait(t.Context(), exists)
+				s.wait(t.Context(), onInstance("other"))
+				if diff := cmp.Diff([]string{"slow", "other"}, s.open()); diff != "" {
+					t.Errorf("order (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
 func TestACallThatWaitsCanBeRaised(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSingle(t)

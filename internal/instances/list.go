@@ -2,12 +2,14 @@ package instances
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -84,8 +86,8 @@ func (l *lister) newest() *snapshot {
 const listPatience = 10 * time.Second
 
 // lookup takes the watch's word that an instance is there. Everything else takes a listing. If that denies the instance, as listings that lag do,
-// or takes much longer than the last one, the cloud is asked for the node alone, as the reference asks. Only that it is there counts then: a
-// denial has its witnesses beside it in a listing.
+// or takes much longer than the last one, the cloud is asked for the node alone, as the reference asks. So it is if an earlier listing has not
+// returned, and none is made. Only that the instance is there counts then: a denial has its witnesses beside it in a listing.
 func (l *lister) lookup(ctx context.Context, node *corev1.Node, maxAge time.Duration) (Observation, error) {
 	type answered struct {
 		observation Observation
@@ -98,13 +100,14 @@ func (l *lister) lookup(ctx context.Context, node *corev1.Node, maxAge time.Dura
 	}()
 	patience := time.NewTimer(max(listPatience, 3*time.Duration(l.takes.Load())))
 	defer patience.Stop()
-	var denied *answered
+	var first *answered
 	select {
 	case said := <-listed:
-		if said.err != nil || said.observation.Status != NotFound {
+		conclusive := said.err != nil || said.observation.Status != NotFound
+		if conclusive && !errors.Is(said.err, cloud.ErrStillRunning) {
 			return said.observation, said.err
 		}
-		denied, listed = &said, nil
+		first, listed = &said, nil
 	case <-patience.C:
 	}
 	select {
@@ -118,8 +121,8 @@ func (l *lister) lookup(ctx context.Context, node *corev1.Node, maxAge time.Dura
 		}
 	case <-ctx.Done():
 	}
-	if denied != nil {
-		return denied.observation, nil
+	if first != nil {
+		return first.observation, first.err
 	}
 	said := <-listed
 	return said.observation, said.err

@@ -68,6 +68,21 @@ func TestANodeIsAskedForAloneWhileAListingTakesLong(t *testing.T) {
 	})
 }
 
+// No listing is made while an earlier one has not returned. That holds up no node that is there.
+func TestANodeIsAskedForAloneAfterAListingThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		plugin := &bothCloud{listingCloud: newListingCloud("a")}
+		plugin.failWith(func() error { return &cloud.StillRunningError{Operation: "ListInstances"} })
+		inv := instances.New(instances.Options{Cloud: plugin})
+		if said := lookup(t, inv, node("a"), 0); said.Status != instances.Found {
+			t.Errorf("a: %s", said.Status)
+		}
+		if said, err := inv.Lookup(t.Context(), node("b"), 0); !errors.Is(err, cloud.ErrStillRunning) {
+			t.Errorf("b: %s, %v", said.Status, err)
+		}
+	})
+}
+
 func TestAPositiveAnswerServesUntilItIsTooOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cloud := newListingCloud("a")
