@@ -32,8 +32,8 @@ import (
 const ProviderName = "double"
 
 const (
-	// readOutstanding and writeOutstanding are when a call no longer counts as under way.
-	readOutstanding  = time.Minute
+	// ReadOutstanding and writeOutstanding are after how long a call no longer counts as under way.
+	ReadOutstanding  = time.Minute
 	writeOutstanding = 10 * time.Minute
 	// sharedSetting is how many writes of routes the reference makes at the same time.
 	sharedSetting = 200
@@ -154,7 +154,7 @@ func (w *World) begin(process int, method, object string, arguments arguments) (
 	w.asked[key]++
 	call := &Call{Method: method, Object: object, Process: process, Began: w.now(), Ended: -1, Overlap: 1}
 	for _, other := range w.running {
-		outstanding := readOutstanding
+		outstanding := ReadOutstanding
 		if strings.HasPrefix(method, "Ensure") || strings.HasPrefix(method, "Update") || strings.HasSuffix(method, "Route") {
 			outstanding = writeOutstanding
 		}

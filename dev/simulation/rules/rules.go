@@ -3,11 +3,14 @@ package rules
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/dev/simulation/double"
 	"github.com/mooring-ccm/mooring/dev/simulation/draw"
@@ -74,6 +77,8 @@ const (
 	madeAgain = 10 * time.Minute
 	// arrives is how much later than that Mooring may be in the state that is asked for, besides the calls that are due.
 	arrives = 15 * time.Second
+	// outstanding is how many calls of a method may hang before it is called no more.
+	outstanding = 8
 )
 
 // judge collects findings about one draw.
@@ -323,6 +328,33 @@ func (j *judge) doubted(before time.Duration) (at time.Duration) {
 	return at
 }
 
+// repeated returns when the node of a deleted instance is due whose questions fail or hang: each is put again. The second denial and the nodes that
+// affirm are questions that the reference does not put, and it may miss by luck what they meet. A call that hangs keeps its place for a while. When as
+// many hang as may, nothing is asked until they end.
+func (j *judge) repeated(node string, due, calls time.Duration) time.Duration {
+	hanging := 0
+	for _, call := range j.mooring.Calls { // as they began
+		byName := call.Method == "InstanceID" && !errors.Is(call.Err, cloudprovider.InstanceNotFound)
+		hangs := call.UnderWay(call.Began + 2*j.longest + passesAtOnce)
+		if kindOf(call.Method) != "InstanceExists" && !byName || call.Began > due || call.Err == nil && !hangs {
+			continue
+		}
+		if call.Object == node && call.Ended >= 0 {
+			due = max(due, call.Ended+monitor+gone+calls)
+		}
+		if !hangs {
+			continue
+		}
+		if call.Object != node && call.Began+double.ReadOutstanding > due-gone-calls {
+			due += double.ReadOutstanding
+		}
+		if hanging++; hanging >= outstanding {
+			due = max(due, j.arrival())
+		}
+	}
+	return due
+}
+
 // removal is rule 3 for as many deleted instances as the limit lets go: the larger of ten and a quarter, and never more than half.
 func removal(j *judge) {
 	if j.limited() || j.chance() {
@@ -344,6 +376,10 @@ func removal(j *judge) {
 		if left, _ := j.leaves(node); j.draw.Plugin.Has(draw.Replicas) { // until all replicas deny it
 			due = max(due, left+j.draw.Plugin.Lag+gone+calls)
 		}
+		if left, _ := j.leaves(node); j.draw.Plugin.Has(draw.Lagging) && j.draw.Plugin.Has(draw.Declaring) { // until the lists lack it
+			due = max(due, left+j.draw.Plugin.Lag+gone+calls)
+		}
+		due = j.repeated(node.Name, due, calls)
 		at, done := j.mooring.Removed[node.Name]
 		switch {
 		case !done && due < j.mooring.Length:

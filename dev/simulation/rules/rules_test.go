@@ -282,6 +282,39 @@ var allowances = []allowance{
 		broken:  func(d *draw.Draw, _ *double.Record) { d.Events = d.Events[:1] },
 	},
 	{
+		name: "a node whose second question hangs", rule: "3", draw: world(draw.Event{At: 2 * time.Minute, Kind: draw.Leave, Object: "m"}),
+		mooring: func(r *double.Record) {
+			hung := &double.Call{Method: "InstanceExists", Object: "m", Began: 3 * time.Minute, Ended: 6 * time.Minute, Overlap: 1, Err: errors.New("lost")}
+			r.Calls = append(r.Calls, hung)
+			r.Removed["m"] = 6*time.Minute + 25*time.Second
+		},
+		broken: func(_ *draw.Draw, r *double.Record) {
+			r.Calls[len(r.Calls)-1].Err, r.Calls[len(r.Calls)-1].Ended = nil, 3*time.Minute
+		},
+	},
+	{
+		name: "a node whose question waits for one that hangs", rule: "3",
+		draw: draw.Draw{
+			Plugin: draw.Plugin{Characters: []draw.Character{draw.Hanging}}, Nodes: world().Nodes, Services: world().Services,
+			Events: []draw.Event{{At: 2 * time.Minute, Kind: draw.Leave, Object: "m"}},
+		},
+		mooring: func(r *double.Record) {
+			hung := &double.Call{Method: "InstanceExists", Object: "n", Began: 3 * time.Minute, Ended: 10 * time.Minute, Overlap: 1, Err: errors.New("lost")}
+			r.Calls = append(r.Calls, hung)
+			r.Removed["m"] = 4*time.Minute + 20*time.Second
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Removed["m"] += time.Minute },
+	},
+	{
+		name: "a node that lists which lag affirm", rule: "3",
+		draw: draw.Draw{
+			Plugin: draw.Plugin{Characters: []draw.Character{draw.Declaring, draw.Lagging}, Lag: time.Minute}, Nodes: world().Nodes, Services: world().Services,
+			Events: []draw.Event{{At: 2*time.Minute + 50*time.Second, Kind: draw.Leave, Object: "m"}},
+		},
+		mooring: func(r *double.Record) { r.Removed["m"] = 4 * time.Minute },
+		broken:  func(d *draw.Draw, _ *double.Record) { d.Plugin.Characters = d.Plugin.Characters[:1] },
+	},
+	{
 		name: "a retry that misses the moment from which the cloud affirms the instance", rule: "1",
 		draw:      draw.Draw{Plugin: draw.Plugin{Characters: []draw.Character{draw.Denying}}, Nodes: world().Nodes, Services: world().Services},
 		reference: func(r *double.Record) { r.Initialized["n"] = 40 * time.Second },
