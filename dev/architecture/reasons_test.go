@@ -26,7 +26,7 @@ var eventSenders = map[string][]string{
 	"Bare metal: addresses":           {"providers/metal/ipam", "providers/metal/ipam/pool"},
 	"Bare metal: MetalLB's resources": {"providers/metal/metallb"},
 	"Bare metal: announcement":        {"providers/metal/announce"},
-	"Bare metal: machines":            {"providers/metal/outofservice", "providers/metal/fencing", "providers/metal/nodegroup"},
+	"Bare metal: machines":            {"providers/metal/machines/dead", "providers/metal/nodegroup"},
 }
 
 // TestEveryReasonIsExplained holds the reasons and conditions in the source against the pages that say what to do about each.

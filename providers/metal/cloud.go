@@ -99,7 +99,7 @@ func New(source *config.Source) (*Cloud, error) {
 	}
 	c.pools.Store(pools)
 	c.groups = &nodeGroups{current: source.Current}
-	c.instances.sleeps = c.groups.sleeps
+	c.instances.sleeps, c.instances.goesToSleep = c.groups.sleeps, c.groups.goesToSleep
 	return c, nil
 }
 

@@ -3,8 +3,8 @@
 // Its instances are the machines of the inventory (instances.go), which package machine matches with nodes. Package ipam
 // allocates the addresses of load balancers from pools. Its routes are announcements: package announce decides which nodes may be
 // next hops, with what package health probes, and fills the table of package routing; packages bgp and layer2 announce that
-// table to routers and to neighbors. Package power reads and switches power by management controllers (BMCs); packages fencing,
-// outofservice and nodegroup decide by it. They read nodes by package nodestate, and the first two write to nodes by package nodepatch.
+// table to routers and to neighbors. Package power reads and switches power by management controllers (BMCs); packages
+// dead and nodegroup decide by it.
 // Package self finds the replica's own machine.
 // No agent runs on the nodes: the provider derives everything from the API server, from its config and from probes.
 //

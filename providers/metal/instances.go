@@ -40,11 +40,12 @@ type PowerStates interface {
 // off. Every answer is at hand, without a call. It is safe for concurrent use, also on a standby, which reads no power states.
 type Instances struct {
 	power PowerStates
-	// sleeps reports whether a machine is asleep; nil if none ever is.
-	sleeps func(id string) bool
-	index  atomic.Pointer[machine.Index]
-	nodes  atomic.Pointer[corelisters.NodeLister]
-	close  []func()
+	// sleeps reports whether a machine is asleep, and goesToSleep whether it is to be; nil if none ever is.
+	sleeps, goesToSleep func(id string) bool
+
+	index atomic.Pointer[machine.Index]
+	nodes atomic.Pointer[corelisters.NodeLister]
+	close []func()
 
 	mu       sync.Mutex
 	watchers map[*watcher]bool

@@ -20,7 +20,6 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/announce/model"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/ipam"
-	"github.com/mooring-ccm/mooring/providers/metal/outofservice"
 )
 
 // clientName is the user agent of the leader's parts where the manager has given no client.
@@ -100,7 +99,7 @@ func (l *leader) run(what string, part func(context.Context) error) {
 	}()
 }
 
-// leadMachines asks management controllers, and marks the nodes of machines that are off.
+// leadMachines asks management controllers, and looks after the nodes of machines that are dead.
 func (c *Cloud) leadMachines(l *leader) error {
 	if !c.began.Inventory.Enabled() {
 		return nil
@@ -109,27 +108,15 @@ func (c *Cloud) leadMachines(l *leader) error {
 	if err := c.instances.FollowNodes(nodes); err != nil {
 		return err
 	}
-	marking, err := outofservice.New(outofservice.Options{
-		Client: l.client.CoreV1(), Nodes: nodes, Recorder: l.recorder, Power: c.instances,
-		Registerer: c.registry,
-		Settings: func() outofservice.Settings {
-			settings := c.source.Current().Power.OutOfService
-			return outofservice.Settings{Enabled: settings.Enabled, After: settings.After.Duration}
-		},
-	})
+	machines, err := c.deadMachines(l, nodes)
 	if err != nil {
 		return err
 	}
-	fencer, err := c.fencer(l, nodes)
-	if err != nil {
+	if err := c.leadNodeGroups(l, nodes, machines.Fenced); err != nil {
 		return err
 	}
-	if err := c.leadNodeGroups(l, nodes, fencer.Fenced); err != nil {
-		return err
-	}
-	l.run("fencing", fencer.Run)
 	l.run("power states", func(ctx context.Context) error { return c.poller.Run(ctx, c.source) })
-	l.run("out of service", marking.Run)
+	l.run("dead machines", machines.Run)
 	return nil
 }
 

@@ -104,7 +104,7 @@ func (c *Cloud) leadNodeGroups(l *leader, nodes coreinformers.NodeInformer, fenc
 	}
 	controller, err := nodegroup.New(nodegroup.Options{
 		Config: c.source.Current, Client: l.client.CoreV1(), Leases: l.client.CoordinationV1(), Nodes: nodes, Recorder: l.recorder,
-		Observe: c.poller.Observe, MachinesOf: c.instances.machinesOf, Self: self.Observe, Fenced: fenced, Changed: c.instances.wake, Registerer: c.registry,
+		Observe: c.poller.Observe, MachinesOf: c.instances.Claims, Self: self.Observe, Fenced: fenced, Changed: c.instances.wake, Registerer: c.registry,
 	})
 	if err != nil {
 		return err
@@ -114,8 +114,8 @@ func (c *Cloud) leadNodeGroups(l *leader, nodes coreinformers.NodeInformer, fenc
 	return nil
 }
 
-// machinesOf returns the IDs of the machines that a node is, or may be.
-func (i *Instances) machinesOf(node *v1.Node) []string {
+// Claims returns the IDs of the machines that a node is, or may be.
+func (i *Instances) Claims(node *v1.Node) []string {
 	found, err := i.index.Load().Find(node)
 	var conflict *machine.ConflictError
 	switch {

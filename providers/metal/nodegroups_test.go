@@ -21,7 +21,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/fencing"
+	"github.com/mooring-ccm/mooring/providers/metal/machines/dead"
 	"github.com/mooring-ccm/mooring/providers/metal/nodegroup"
 	"github.com/mooring-ccm/mooring/providers/metal/power"
 )
@@ -271,7 +271,7 @@ func TestMachinesAreForcedOff(t *testing.T) {
 		r.more = ", outOfService: {enabled: true, fence: {enabled: true}}"
 		_, err := r.client.CoordinationV1().Leases(config.DefaultFenceLeaseSpace).Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 			Name:        config.DefaultFenceLeaseName,
-			Annotations: map[string]string{fencing.Annotation: fmt.Sprintf(`{"machines":{%q:{"at":"2026-01-01T00:00:00Z","count":1,"fenced":true}}}`, uuidOf(0))},
+			Annotations: map[string]string{dead.AttemptsAnnotation: fmt.Sprintf(`{"machines":{%q:{"at":"2026-01-01T00:00:00Z","count":1,"fenced":true}}}`, uuidOf(0))},
 		}}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -282,13 +282,13 @@ func TestMachinesAreForcedOff(t *testing.T) {
 	r.settled(t, r.Cloud, 1)
 	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: nameOf(0)}, Spec: v1.NodeSpec{ProviderID: idOf(0)}}
 	poll.Until(t, "a machine that is to be awake is on for fencing", func(context.Context) error {
-		return poll.Holds(r.observeForFencing(node).State == power.On)
+		return poll.Holds(r.instances.Observe(node).State == power.On && !r.instances.GoesToSleep(node))
 	})
 	if err := r.groups.DeleteNodeGroupInstances(t.Context(), groupOfTests, []string{idOf(0)}); err != nil {
 		t.Fatal(err)
 	}
-	if seen := r.observeForFencing(node); seen.State != power.Unknown {
-		t.Errorf("for fencing a machine that goes to sleep is %s", seen.State)
+	if !r.instances.GoesToSleep(node) {
+		t.Error("a machine that is to sleep may be fenced")
 	}
 	r.power(t, 0, redfishsim.Off)
 	if err := r.client.CoreV1().Nodes().Delete(t.Context(), nameOf(0), metav1.DeleteOptions{}); err != nil {

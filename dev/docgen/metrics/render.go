@@ -30,8 +30,7 @@ var rooms = []room{
 	{"providers/metal/bgp", "Bare metal: BGP"},
 	{"providers/metal/layer2", "Bare metal: ARP and NDP"},
 	{"providers/metal/power", "Bare metal: power"},
-	{"providers/metal/outofservice", "Bare metal: machines that are off"},
-	{"providers/metal/fencing", "Bare metal: machines that are turned off"},
+	{"providers/metal/machines/dead", "Bare metal: machines that are off or turned off"},
 	{"providers/metal/nodegroup", "Bare metal: machines that sleep"},
 }
 

@@ -7,8 +7,8 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
+	"github.com/mooring-ccm/mooring/providers/metal/machines/dead"
 	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
-	"github.com/mooring-ccm/mooring/providers/metal/outofservice"
 	metalpower "github.com/mooring-ccm/mooring/providers/metal/power"
 )
 
@@ -77,7 +77,7 @@ func (f nodeFacts) with(node *v1.Node, own bool) nodeFacts {
 		f.name, f.uid = node.Name, node.UID
 	}
 	f.needed, f.controlPlane, f.own = f.needed || needed, f.controlPlane || controlPlane, f.own || own
-	if _, marked := node.Annotations[outofservice.Annotation]; marked || hasTaint(node, v1.TaintNodeOutOfService) {
+	if _, marked := node.Annotations[dead.OutOfServiceAnnotation]; marked || hasTaint(node, v1.TaintNodeOutOfService) {
 		f.held = "out of service"
 	}
 	return f

@@ -3,7 +3,6 @@ package nodestate
 
 import (
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	nodeutil "k8s.io/component-helpers/node/util"
 )
 
@@ -24,34 +23,11 @@ const (
 	Off
 )
 
-// Node has the facts of a node that every decision about its machine needs.
-type Node struct {
-	Name            string
-	UID             types.UID
-	ResourceVersion string
-	// Ready says that the condition Ready is true, and Silent that it is Unknown: the kubelet has not said anything for a while. A
-	// kubelet that says that it is not ready runs, and so does its machine.
-	Ready, Silent bool
-	Deleting      bool
-	// Power is the power of its machine.
-	Power Power
-}
-
-// Of reads the facts off a node.
-func Of(node *v1.Node, power Power) Node {
-	n := Node{
-		Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Deleting: !node.DeletionTimestamp.IsZero(), Power: power,
-	}
-	ready := readiness(node)
-	n.Ready, n.Silent = ready == v1.ConditionTrue, ready == v1.ConditionUnknown
-	return n
-}
-
 // Ready reports whether the kubelet of a node says that it is ready.
-func Ready(node *v1.Node) bool { return readiness(node) == v1.ConditionTrue }
+func Ready(node *v1.Node) bool { return Readiness(node) == v1.ConditionTrue }
 
-// readiness returns the status of the condition Ready, empty if the node has none.
-func readiness(node *v1.Node) v1.ConditionStatus {
+// Readiness returns the status of the condition Ready, empty if the node has none.
+func Readiness(node *v1.Node) v1.ConditionStatus {
 	if _, ready := nodeutil.GetNodeCondition(&node.Status, v1.NodeReady); ready != nil {
 		return ready.Status
 	}

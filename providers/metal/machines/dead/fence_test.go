@@ -1,4 +1,4 @@
-package fencing
+package dead
 
 import (
 	"context"
@@ -94,8 +94,14 @@ func (f *fixture) node(name string, ready v1.ConditionStatus, annotations map[st
 	}
 }
 
-// observe is what the poller would say of a node's machine.
-func (f *fixture) observe(node *v1.Node) metalpower.Observation {
+func (f *fixture) Named(node string) *config.Machine { return machineOf(node) }
+func (f *fixture) Known(string) bool                 { return true }
+func (f *fixture) Claims(*v1.Node) []string          { return nil }
+func (f *fixture) Subscribe(func()) func()           { return func() {} }
+func (f *fixture) GoesToSleep(node *v1.Node) bool    { return node.Name == "asleep" }
+
+// Observe is what the poller would say of a node's machine.
+func (f *fixture) Observe(node *v1.Node) metalpower.Observation {
 	state := metalpower.On
 	if f.service.Power(node.Name) == redfishsim.Off {
 		state = metalpower.Off
@@ -103,8 +109,8 @@ func (f *fixture) observe(node *v1.Node) metalpower.Observation {
 	return metalpower.Observation{State: state, Verified: true, Trusted: true}
 }
 
-// turnOff turns off the machine of a node by Redfish, or hangs.
-func (f *fixture) turnOff(ctx context.Context, node *v1.Node) error {
+// TurnOff turns off the machine of a node by Redfish, or hangs.
+func (f *fixture) TurnOff(ctx context.Context, node *v1.Node) error {
 	f.mu.Lock()
 	f.told = append(f.told, node.Name)
 	hangs := f.hang[node.Name]
@@ -136,12 +142,14 @@ func (f *fixture) run(access *rest.Config) {
 	}
 	factory := informers.NewSharedInformerFactory(f.client, 0)
 	controller, err := New(Options{
-		Client: client.CoreV1(), Leases: client.CoordinationV1(), LeaseNamespace: "kube-system", LeaseName: "fencing", Named: machineOf,
-		Known: func(string) bool { return true }, Claims: func(*v1.Node) []string { return nil }, Nodes: factory.Core().V1().Nodes(), Recorder: f.recorder, Observe: f.observe, TurnOff: f.turnOff,
+		Client: client.CoreV1(), Leases: client.CoordinationV1(), LeaseNamespace: "kube-system", LeaseName: "fencing", Machines: f,
+		Nodes: factory.Core().V1().Nodes(), Recorder: f.recorder,
 		Self: func() (self.Replica, error) { return self.Replica{Names: []string{"own"}}, nil }, Registerer: f.registry, Period: 50 * time.Millisecond,
 		Settings: func() Settings {
 			f.passes.Add(1)
-			return Settings{Enabled: true, After: 500 * time.Millisecond, MaxUnknownPercent: 70, Interval: time.Second, Timeout: 15 * time.Second}
+			return Settings{Enabled: true, After: time.Hour, Fence: Fence{
+				Enabled: true, After: 500 * time.Millisecond, MaxUnknownPercent: 70, Interval: time.Second, Timeout: 15 * time.Second,
+			}}
 		},
 	})
 	if err != nil {
@@ -171,7 +179,7 @@ func (f *fixture) recorded(name string) string {
 	if err != nil {
 		f.Fatal(err)
 	}
-	record, err := decode(lease.Annotations[Annotation], time.Now())
+	record, err := decode(lease.Annotations[AttemptsAnnotation], time.Now())
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -224,6 +232,7 @@ func TestSilentMachinesAreTurnedOff(t *testing.T) {
 	f.node("ready-2", v1.ConditionTrue, nil)
 	f.node("not-ready", v1.ConditionFalse, nil)
 	f.node("excluded", v1.ConditionUnknown, map[string]string{ExcludeAnnotation: "repair"})
+	f.node("asleep", v1.ConditionUnknown, nil)
 	f.node("a-hangs", v1.ConditionUnknown, nil)
 	f.node("silent", v1.ConditionUnknown, nil)
 	f.run(f.config)
@@ -236,7 +245,7 @@ func TestSilentMachinesAreTurnedOff(t *testing.T) {
 		t.Errorf("turned off: %s", got)
 	}
 	for name, want := range map[string]string{
-		"silent": redfishsim.Off, "own": redfishsim.On, "ready": redfishsim.On, "not-ready": redfishsim.On, "excluded": redfishsim.On, "a-hangs": redfishsim.On,
+		"silent": redfishsim.Off, "own": redfishsim.On, "ready": redfishsim.On, "not-ready": redfishsim.On, "excluded": redfishsim.On, "asleep": redfishsim.On, "a-hangs": redfishsim.On,
 	} {
 		if got := f.service.Power(name); got != want {
 			t.Errorf("the machine of node %s is %s", name, got)
@@ -323,7 +332,7 @@ func TestNothingIsTurnedOffWithoutARecord(t *testing.T) {
 
 func TestOptionsAreRequired(t *testing.T) {
 	_, err := New(Options{})
-	if err == nil || strings.Count(err.Error(), "is required") != 13 {
+	if err == nil || strings.Count(err.Error(), "is required") != 9 {
 		t.Errorf("error %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package outofservice
+package dead
 
 import (
 	"encoding/json"
@@ -10,48 +10,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	"pgregory.net/rapid"
 
 	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
+	metalpower "github.com/mooring-ccm/mooring/providers/metal/power"
 )
 
-var now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
-
-// nodeOf builds a node of words: ready, notReady or unknownReady; shutdown, ours, theirs, other (taints); marked; deleting.
-func nodeOf(words string) *v1.Node {
-	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "uid", ResourceVersion: "7", Annotations: map[string]string{"a": "b"}}}
-	condition := func(status v1.ConditionStatus) {
-		node.Status.Conditions = append(node.Status.Conditions, v1.NodeCondition{Type: v1.NodeReady, Status: status})
-	}
-	for word := range strings.FieldsSeq(words) {
-		switch word {
-		case "ready":
-			condition(v1.ConditionTrue)
-		case "notReady":
-			condition(v1.ConditionFalse)
-		case "unknownReady":
-			condition(v1.ConditionUnknown)
-		case "shutdown":
-			node.Spec.Taints = append(node.Spec.Taints, v1.Taint{Key: cloudproviderapi.TaintNodeShutdown, Effect: v1.TaintEffectNoSchedule})
-		case "ours":
-			node.Spec.Taints = append(node.Spec.Taints, taint())
-		case "theirs":
-			node.Spec.Taints = append(node.Spec.Taints, v1.Taint{Key: v1.TaintNodeOutOfService, Value: "mine", Effect: v1.TaintEffectNoExecute})
-		case "other":
-			node.Spec.Taints = append(node.Spec.Taints, v1.Taint{Key: "other", Effect: v1.TaintEffectNoSchedule})
-		case "marked":
-			node.Annotations[Annotation] = "2030-01-01T11:00:00Z"
-		case "deleting":
-			node.DeletionTimestamp = &metav1.Time{Time: now}
-		}
-	}
-	return node
+// tainted returns the facts of a node whose machine has that power, by a controller that is trusted.
+func tainted(node *v1.Node, power nodestate.Power, since time.Time) facts {
+	f := factsOf(node, nil, metalpower.Observation{Since: since})
+	f.trusted = power
+	return f
 }
 
-func TestPlan(t *testing.T) {
-	settings := Settings{Enabled: true, After: 30 * time.Second}
+func TestPlanTaints(t *testing.T) {
 	long := now.Add(-time.Minute)
 	for name, test := range map[string]struct {
 		node     string
@@ -85,7 +58,7 @@ func TestPlan(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, action := range plan([]facts{factsOf(nodeOf(test.node), test.power, test.since)}, test.settings, now) {
+			for _, action := range planTaints([]facts{tainted(nodeOf("n1", test.node), test.power, test.since)}, test.settings, now) {
 				got = append(got, action.String())
 			}
 			if strings.Join(got, " ") != test.want {
@@ -119,19 +92,19 @@ func applied(t interface{ Fatal(...any) }, node *v1.Node, actions []action) *v1.
 }
 
 func TestPatches(t *testing.T) {
-	add := action{node: factsOf(nodeOf("other notReady shutdown"), nodestate.Off, now), add: true}
-	got := applied(t, nodeOf("other notReady shutdown"), []action{add})
-	want := nodeOf("other notReady shutdown ours")
-	want.Annotations[Annotation] = "2030-01-01T12:00:00Z"
+	add := action{node: tainted(nodeOf("n1", "other notReady shutdown"), nodestate.Off, now), kind: putTaint}
+	got := applied(t, nodeOf("n1", "other notReady shutdown"), []action{add})
+	want := nodeOf("n1", "other notReady shutdown ours")
+	want.Annotations[OutOfServiceAnnotation] = "2030-01-01T12:00:00Z"
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("tainted (-want +got):\n%s", diff)
 	}
-	remove := action{node: factsOf(got, nodestate.On, now)}
-	if diff := cmp.Diff(nodeOf("other notReady shutdown"), applied(t, got, []action{remove})); diff != "" {
+	remove := action{takeTaint, tainted(got, nodestate.On, now)}
+	if diff := cmp.Diff(nodeOf("n1", "other notReady shutdown"), applied(t, got, []action{remove})); diff != "" {
 		t.Errorf("untainted (-want +got):\n%s", diff)
 	}
-	replaced := action{node: factsOf(nodeOf("ready theirs marked"), nodestate.On, now)}
-	if diff := cmp.Diff(nodeOf("ready theirs"), applied(t, nodeOf("ready theirs marked"), []action{replaced})); diff != "" {
+	replaced := action{takeTaint, tainted(nodeOf("n1", "ready theirs marked"), nodestate.On, now)}
+	if diff := cmp.Diff(nodeOf("n1", "ready theirs"), applied(t, nodeOf("n1", "ready theirs marked"), []action{replaced})); diff != "" {
 		t.Errorf("a foreign taint (-want +got):\n%s", diff)
 	}
 	patch, err := remove.patch()
@@ -140,25 +113,25 @@ func TestPatches(t *testing.T) {
 	}
 }
 
-func TestPlanProperties(t *testing.T) {
+func TestPlanTaintsProperties(t *testing.T) {
 	words := []string{"ready", "notReady", "unknownReady", "shutdown", "ours", "theirs", "other", "marked", "deleting"}
 	rapid.Check(t, func(t *rapid.T) {
 		var node *v1.Node
 		for node == nil || len(node.Status.Conditions) > 1 {
-			node = nodeOf(strings.Join(rapid.SliceOfDistinct(rapid.SampledFrom(words), rapid.ID[string]).Draw(t, "node"), " "))
+			node = nodeOf("n1", strings.Join(rapid.SliceOfDistinct(rapid.SampledFrom(words), rapid.ID[string]).Draw(t, "node"), " "))
 		}
 		machine := rapid.SampledFrom([]nodestate.Power{nodestate.Unknown, nodestate.On, nodestate.Unverified, nodestate.Off}).Draw(t, "power")
 		since := now.Add(-time.Duration(rapid.IntRange(0, 60).Draw(t, "seconds")) * time.Second)
 		settings := Settings{Enabled: rapid.Bool().Draw(t, "enabled"), After: 30 * time.Second}
-		f := factsOf(node, machine, since)
-		actions := plan([]facts{f}, settings, now)
+		f := tainted(node, machine, since)
+		actions := planTaints([]facts{f}, settings, now)
 		after := applied(t, node, actions)
 		// A fixed point.
-		if again := plan([]facts{factsOf(after, machine, since)}, settings, now); len(again) > 0 {
+		if again := planTaints([]facts{tainted(after, machine, since)}, settings, now); len(again) > 0 {
 			t.Fatalf("a second plan has %v", again)
 		}
 		// Nothing is done on unknown, and a node that needs no look needs no action.
-		if len(actions) > 0 && (machine == nodestate.Unknown || !needsLook(node)) {
+		if len(actions) > 0 && (machine == nodestate.Unknown || !f.needsTaintLook()) {
 			t.Fatalf("%v, power %d", actions, machine)
 		}
 		// Taints of others stay.
@@ -168,8 +141,8 @@ func TestPlanProperties(t *testing.T) {
 			}
 		}
 		// The taint is only there afterwards, when it was not, by all three witnesses.
-		if factsOf(after, machine, since).outOfService() && !f.outOfService() {
-			if machine != nodestate.Off || !f.Silent || !f.shutDown() || !settings.Enabled || now.Sub(since) < settings.After {
+		if tainted(after, machine, since).outOfService() && !f.outOfService() {
+			if machine != nodestate.Off || !f.silent || !f.hasTaint(cloudproviderapi.TaintNodeShutdown) || !settings.Enabled || now.Sub(since) < settings.After {
 				t.Fatalf("tainted without a reason: %+v", f)
 			}
 		}

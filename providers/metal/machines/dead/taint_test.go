@@ -1,4 +1,4 @@
-package outofservice
+package dead
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"go.uber.org/goleak"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
@@ -22,19 +21,23 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/dev/poll"
-	"github.com/mooring-ccm/mooring/providers/metal/nodepatch"
+	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
 	metalpower "github.com/mooring-ccm/mooring/providers/metal/power"
+	"github.com/mooring-ccm/mooring/providers/metal/self"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// grid knows the power of machines by the names of their nodes.
+// grid knows the power of machines by the names of their nodes, and that the inventory has none of these names.
 type grid struct {
+	Machines
 	mu      sync.Mutex
 	states  map[string]metalpower.Observation
 	changed func()
 }
+
+func (g *grid) Named(string) *config.Machine { return nil }
+func (g *grid) Claims(*v1.Node) []string     { return nil }
+func (g *grid) GoesToSleep(*v1.Node) bool    { return false }
 
 func (g *grid) Observe(node *v1.Node) metalpower.Observation {
 	g.mu.Lock()
@@ -57,30 +60,31 @@ func (g *grid) set(name string, state metalpower.State) {
 	changed()
 }
 
-// fixture is a real API server with a controller.
-type fixture struct {
+// taintFixture is a real API server with a controller.
+type taintFixture struct {
 	*testing.T
 	client *kubernetes.Clientset
 	grid   *grid
 }
 
-func start(t *testing.T) *fixture {
+func startTaints(t *testing.T) *taintFixture {
 	t.Helper()
 	cluster := localclustertest.Start(t)
 	client, err := kubernetes.NewForConfig(cluster.AdminConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &fixture{T: t, client: client, grid: &grid{states: map[string]metalpower.Observation{}}}
+	return &taintFixture{T: t, client: client, grid: &grid{states: map[string]metalpower.Observation{}}}
 }
 
 // run runs a controller until the test ends.
-func (f *fixture) run(registry *prometheus.Registry) *record.FakeRecorder {
+func (f *taintFixture) run(registry *prometheus.Registry) *record.FakeRecorder {
 	f.Helper()
 	factory := informers.NewSharedInformerFactory(f.client, 0)
 	recorder := record.NewFakeRecorder(100)
 	controller, err := New(Options{
-		Client: f.client.CoreV1(), Nodes: factory.Core().V1().Nodes(), Recorder: recorder, Power: f.grid,
+		Client: f.client.CoreV1(), Nodes: factory.Core().V1().Nodes(), Recorder: recorder, Machines: f.grid,
+		Leases: f.client.CoordinationV1(), LeaseNamespace: "kube-system", LeaseName: "fencing", Self: func() (self.Replica, error) { return self.Replica{}, nil },
 		Settings: func() Settings { return Settings{Enabled: true, After: time.Second} }, Registerer: registry,
 	})
 	if err != nil {
@@ -102,7 +106,7 @@ func (f *fixture) run(registry *prometheus.Registry) *record.FakeRecorder {
 }
 
 // node creates a node.
-func (f *fixture) node(name string, ready v1.ConditionStatus, taints ...v1.Taint) {
+func (f *taintFixture) node(name string, ready v1.ConditionStatus, taints ...v1.Taint) {
 	f.Helper()
 	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.NodeSpec{Taints: taints}}
 	created, err := f.client.CoreV1().Nodes().Create(f.Context(), node, metav1.CreateOptions{})
@@ -116,7 +120,7 @@ func (f *fixture) node(name string, ready v1.ConditionStatus, taints ...v1.Taint
 }
 
 // ready changes what the kubelet says of itself.
-func (f *fixture) ready(name string, status v1.ConditionStatus) {
+func (f *taintFixture) ready(name string, status v1.ConditionStatus) {
 	f.Helper()
 	patch := fmt.Sprintf(`[{"op":"replace","path":"/status/conditions/0/status","value":%q}]`, status)
 	if _, err := f.client.CoreV1().Nodes().Patch(f.Context(), name, "application/json-patch+json", []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
@@ -125,7 +129,7 @@ func (f *fixture) ready(name string, status v1.ConditionStatus) {
 }
 
 // taints are the keys of a node's taints, sorted, those of other controllers left out.
-func (f *fixture) taints(name string) string {
+func (f *taintFixture) taints(name string) string {
 	f.Helper()
 	node, err := f.client.CoreV1().Nodes().Get(f.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -141,7 +145,7 @@ func (f *fixture) taints(name string) string {
 	return strings.Join(keys, " ")
 }
 
-func (f *fixture) eventually(name, want string) {
+func (f *taintFixture) eventually(name, want string) {
 	f.Helper()
 	poll.Until(f, "the taints of node "+name, func(context.Context) error {
 		if got := f.taints(name); got != want {
@@ -159,7 +163,7 @@ const (
 )
 
 func TestOnARealAPIServer(t *testing.T) {
-	f := start(t)
+	f := startTaints(t)
 	other := v1.Taint{Key: "a.example/other", Effect: v1.TaintEffectNoSchedule}
 	f.node("off", v1.ConditionUnknown, shutdown, other)
 	f.node("on", v1.ConditionUnknown, shutdown)
@@ -206,7 +210,7 @@ mooring_metal_out_of_service_writes_total{operation="untaint"} 2
 }
 
 // counted waits until the writes are counted: the API server has a write before the controller has its answer.
-func (f *fixture) counted(registry *prometheus.Registry, want string) {
+func (f *taintFixture) counted(registry *prometheus.Registry, want string) {
 	f.Helper()
 	poll.Until(f, "the writes are counted", func(context.Context) error {
 		return testutil.GatherAndCompare(registry, strings.NewReader(want),
@@ -215,7 +219,7 @@ func (f *fixture) counted(registry *prometheus.Registry, want string) {
 }
 
 // isOutdated shows that the API server refuses what was planned for an older node, or for another one of its name.
-func (f *fixture) isOutdated() {
+func (f *taintFixture) isOutdated() {
 	f.Helper()
 	f.grid.set("alive", metalpower.Unknown) // so only what follows writes to it
 	get := func() facts {
@@ -224,12 +228,12 @@ func (f *fixture) isOutdated() {
 		if err != nil {
 			f.Fatal(err)
 		}
-		return factsOf(node, nodestate.Off, time.Now())
+		return tainted(node, nodestate.Off, time.Now())
 	}
 	writer := writer{nodes: f.client.CoreV1(), recorder: record.NewFakeRecorder(10)}
 	expectOutdated := func(what string, node facts) {
 		f.Helper()
-		if err := writer.apply(f.Context(), action{node: node, add: true}); !errors.Is(err, nodepatch.ErrOutdated) {
+		if err := writer.changeTaint(f.Context(), action{putTaint, node}); !errors.Is(err, errOutdated) {
 			f.Errorf("a patch for %s: %v", what, err)
 		}
 	}
@@ -251,7 +255,7 @@ func (f *fixture) isOutdated() {
 // A machine that is off by the word of a controller that is another machine's, or may be, keeps its pods and volumes, and an event
 // says why; meanwhile the one whose controller is verified loses them.
 func TestControllersAreVerified(t *testing.T) {
-	f := start(t)
+	f := startTaints(t)
 	hour := time.Now().Add(-time.Hour)
 	for name, observed := range map[string]metalpower.Observation{
 		"wrong": {Err: &metalpower.WrongSystemError{
@@ -291,12 +295,5 @@ func TestControllersAreVerified(t *testing.T) {
 		if got := f.taints(name); got != shutdownKey {
 			t.Errorf("node %s has the taints %q", name, got)
 		}
-	}
-}
-
-func TestOptionsAreRequired(t *testing.T) {
-	_, err := New(Options{})
-	if err == nil || strings.Count(err.Error(), "is required") != 5 {
-		t.Errorf("error %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package fencing
+package dead
 
 import (
 	"fmt"
@@ -10,9 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cloudproviderapi "k8s.io/cloud-provider/api"
 	"pgregory.net/rapid"
 
+	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
+	metalpower "github.com/mooring-ccm/mooring/providers/metal/power"
 )
 
 var (
@@ -20,26 +23,39 @@ var (
 	long = now.Add(-time.Hour)
 )
 
-var settings = Settings{Enabled: true, After: 5 * time.Minute, MaxUnknownPercent: 49, Interval: time.Minute, Timeout: 30 * time.Second}
+var settings = Settings{Enabled: true, After: 30 * time.Second, Fence: Fence{
+	Enabled: true, After: 5 * time.Minute, MaxUnknownPercent: 49, Interval: time.Minute, Timeout: 30 * time.Second,
+}}
 
 // calm is a situation in which nothing but a node itself holds its machine's power-off.
 var calm = situation{nodes: 10, silent: 1, answering: long, ownKnown: true}
 
-// nodeOf builds a node of words: ready, notReady or unknownReady; excluded, control, deleting; stranger, which has no provider ID.
+// nodeOf builds a node of words: ready, notReady or unknownReady; shutdown, ours, theirs, other (taints); marked, excluded, control, deleting;
+// stranger, which has no provider ID.
 func nodeOf(name, words string) *v1.Node {
 	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: name, UID: "uid", ResourceVersion: "7", Annotations: map[string]string{"a": "b"}, Labels: map[string]string{},
+		Name: name, UID: "uid", ResourceVersion: "7", Annotations: map[string]string{"a": "b"},
 	}, Spec: v1.NodeSpec{ProviderID: "metal://" + name}}
 	ready := map[string]v1.ConditionStatus{"ready": v1.ConditionTrue, "notReady": v1.ConditionFalse, "unknownReady": v1.ConditionUnknown}
+	taints := map[string]v1.Taint{
+		"shutdown": {Key: cloudproviderapi.TaintNodeShutdown, Effect: v1.TaintEffectNoSchedule}, "ours": taint(),
+		"theirs": {Key: v1.TaintNodeOutOfService, Value: "mine", Effect: v1.TaintEffectNoExecute},
+		"other":  {Key: "other", Effect: v1.TaintEffectNoSchedule},
+	}
 	for word := range strings.FieldsSeq(words) {
 		if status, ok := ready[word]; ok {
 			node.Status.Conditions = append(node.Status.Conditions, v1.NodeCondition{Type: v1.NodeReady, Status: status})
 		}
+		if one, ok := taints[word]; ok {
+			node.Spec.Taints = append(node.Spec.Taints, one)
+		}
 		switch word {
+		case "marked":
+			node.Annotations[OutOfServiceAnnotation] = "2030-01-01T11:00:00Z"
 		case "excluded":
 			node.Annotations[ExcludeAnnotation] = ""
 		case "control":
-			node.Labels[nodestate.ControlPlaneLabel] = ""
+			node.Labels = map[string]string{nodestate.ControlPlaneLabel: ""}
 		case "deleting":
 			node.DeletionTimestamp = &metav1.Time{Time: now}
 		case "stranger":
@@ -50,28 +66,35 @@ func nodeOf(name, words string) *v1.Node {
 }
 
 // machineOf is the machine of a node.
-func machineOf(name string) *Machine { return &Machine{ID: name, ProviderID: "metal://" + name} }
+func machineOf(name string) *config.Machine { return &config.Machine{ID: name} }
+
+// factsWith returns the facts of a node whose machine has that power, by all that is known.
+func factsWith(node *v1.Node, named *config.Machine, power nodestate.Power) facts {
+	f := factsOf(node, named, metalpower.Observation{})
+	f.trusted, f.verified = power, power
+	return f
+}
 
 // read returns the facts of a node of words, with attempted and fenced, which the record says of its machine.
 func read(name, words string, power nodestate.Power, own bool) facts {
-	f := factsOf(nodeOf(name, words), machineOf(name), power, own)
-	if strings.Contains(words, "attempted") {
+	f := factsWith(nodeOf(name, words), machineOf(name), power)
+	if f.own = own; strings.Contains(words, "attempted") {
 		f.attempt, f.attempted = attempt{At: now.Add(-time.Hour), Count: 1, Fenced: strings.Contains(words, "fenced")}, true
 	}
 	return f
 }
 
-func TestPlan(t *testing.T) {
+func TestPlanFences(t *testing.T) {
 	for name, test := range map[string]struct {
 		node   string
 		power  nodestate.Power
-		change func(*facts, *situation, *Settings)
+		change func(*facts, *situation, *Fence)
 		want   string
 	}{
 		"silent, with power":             {"unknownReady", nodestate.On, nil, "off"},
-		"silent for exactly long enough": {"unknownReady", nodestate.On, func(f *facts, _ *situation, _ *Settings) { f.silentSince = now.Add(-5 * time.Minute) }, "off"},
-		"silent, but not for long":       {"unknownReady", nodestate.On, func(f *facts, _ *situation, _ *Settings) { f.silentSince = now.Add(-299 * time.Second) }, "not-silent-for-long"},
-		"not enabled":                    {"unknownReady", nodestate.On, func(_ *facts, _ *situation, s *Settings) { s.Enabled = false }, ""},
+		"silent for exactly long enough": {"unknownReady", nodestate.On, func(f *facts, _ *situation, _ *Fence) { f.silentSince = now.Add(-5 * time.Minute) }, "off"},
+		"silent, but not for long":       {"unknownReady", nodestate.On, func(f *facts, _ *situation, _ *Fence) { f.silentSince = now.Add(-299 * time.Second) }, "not-silent-for-long"},
+		"not enabled":                    {"unknownReady", nodestate.On, func(_ *facts, _ *situation, s *Fence) { s.Enabled = false }, ""},
 		"ready":                          {"ready", nodestate.On, nil, ""},
 		"a kubelet that is not ready":    {"notReady", nodestate.On, nil, ""},
 		"no condition":                   {"", nodestate.On, nil, ""},
@@ -80,38 +103,38 @@ func TestPlan(t *testing.T) {
 		"power unknown":                  {"unknownReady", nodestate.Unknown, nil, "power-unknown"},
 		"a foreign controller":           {"unknownReady", nodestate.Unverified, nil, "unverified-bmc"},
 		"not proven":                     {"unknownReady stranger", nodestate.On, nil, "unproven-machine"},
-		"the inventory names another":    {"unknownReady", nodestate.On, func(f *facts, _ *situation, _ *Settings) { f.machine = "" }, "unproven-machine"},
-		"another node is the machine":    {"unknownReady", nodestate.On, func(f *facts, _ *situation, _ *Settings) { f.twins = []string{"n2"} }, "several-nodes"},
-		"no record":                      {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.unrecorded = true }, "no-record"},
+		"the inventory names another":    {"unknownReady", nodestate.On, func(f *facts, _ *situation, _ *Fence) { f.machine = "" }, "unproven-machine"},
+		"another node is the machine":    {"unknownReady", nodestate.On, func(f *facts, _ *situation, _ *Fence) { f.twins = []string{"n2"} }, "several-nodes"},
+		"no record":                      {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Fence) { s.unrecorded = true }, "no-record"},
 		"excluded":                       {"unknownReady excluded", nodestate.On, nil, "excluded"},
 		"of the control plane":           {"unknownReady control", nodestate.On, nil, "control-plane"},
-		"this replica's":                 {"unknownReady", nodestate.On, func(f *facts, _ *situation, _ *Settings) { f.own = true }, "own-machine"},
-		"its replica is unknown":         {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.ownKnown = false }, "own-machine-unknown"},
-		"as many as may be":              {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.nodes, s.silent = 100, 49 }, "off"},
-		"too many":                       {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.nodes, s.silent = 100, 50 }, "too-many-unknown"},
-		"one of three":                   {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.nodes = 3 }, "off"},
-		"one of two":                     {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.nodes = 2 }, "too-many-unknown"},
-		"the API server is silent":       {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.answering = time.Time{} }, "api-server"},
-		"the API server was silent":      {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.answering = now.Add(-299 * time.Second) }, "api-server"},
-		"it failed a moment ago":         {"unknownReady attempted", nodestate.On, func(f *facts, _ *situation, _ *Settings) { f.attempt.At = now.Add(-59 * time.Second) }, "failed-before"},
-		"it failed again and again": {"unknownReady attempted", nodestate.On, func(f *facts, _ *situation, _ *Settings) {
+		"this replica's":                 {"unknownReady", nodestate.On, func(f *facts, _ *situation, _ *Fence) { f.own = true }, "own-machine"},
+		"its replica is unknown":         {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Fence) { s.ownKnown = false }, "own-machine-unknown"},
+		"as many as may be":              {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Fence) { s.nodes, s.silent = 100, 49 }, "off"},
+		"too many":                       {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Fence) { s.nodes, s.silent = 100, 50 }, "too-many-unknown"},
+		"one of three":                   {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Fence) { s.nodes = 3 }, "off"},
+		"one of two":                     {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Fence) { s.nodes = 2 }, "too-many-unknown"},
+		"the API server is silent":       {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Fence) { s.answering = time.Time{} }, "api-server"},
+		"the API server was silent":      {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Fence) { s.answering = now.Add(-299 * time.Second) }, "api-server"},
+		"it failed a moment ago":         {"unknownReady attempted", nodestate.On, func(f *facts, _ *situation, _ *Fence) { f.attempt.At = now.Add(-59 * time.Second) }, "failed-before"},
+		"it failed again and again": {"unknownReady attempted", nodestate.On, func(f *facts, _ *situation, _ *Fence) {
 			f.attempt = attempt{At: now.Add(-599 * time.Second), Count: 1000}
 		}, "failed-before"},
-		"it failed a while ago":           {"unknownReady attempted", nodestate.On, func(f *facts, _ *situation, _ *Settings) { f.attempt.At = now.Add(-time.Minute) }, "off"},
-		"another one is being turned off": {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.attempting = true }, "one-at-a-time"},
-		"another one was turned off":      {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.lastAttempt = now.Add(-59 * time.Second) }, "rate-limit"},
-		"another leader may be at it": {"unknownReady", nodestate.On, func(_ *facts, s *situation, c *Settings) {
+		"it failed a while ago":           {"unknownReady attempted", nodestate.On, func(f *facts, _ *situation, _ *Fence) { f.attempt.At = now.Add(-time.Minute) }, "off"},
+		"another one is being turned off": {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Fence) { s.attempting = true }, "one-at-a-time"},
+		"another one was turned off":      {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Fence) { s.lastAttempt = now.Add(-59 * time.Second) }, "rate-limit"},
+		"another leader may be at it": {"unknownReady", nodestate.On, func(_ *facts, s *situation, c *Fence) {
 			s.lastAttempt = now.Add(-20 * time.Second)
 			c.Interval = time.Second
 		}, "rate-limit"},
-		"another one was, some time ago":   {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.lastAttempt = now.Add(-time.Minute) }, "off"},
+		"another one was, some time ago":   {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Fence) { s.lastAttempt = now.Add(-time.Minute) }, "off"},
 		"turned on by an operator":         {"unknownReady attempted fenced", nodestate.On, nil, "fenced-before"},
 		"off after an attempt":             {"unknownReady attempted", nodestate.Off, nil, "fenced"},
-		"off, while an attempt goes on":    {"unknownReady attempted", nodestate.Off, func(_ *facts, s *situation, _ *Settings) { s.attempting = true }, ""},
+		"off, while an attempt goes on":    {"unknownReady attempted", nodestate.Off, func(_ *facts, s *situation, _ *Fence) { s.attempting = true }, ""},
 		"off, and known to be":             {"unknownReady attempted fenced", nodestate.Off, nil, ""},
 		"on and ready again":               {"ready attempted fenced", nodestate.On, nil, "clear"},
 		"on and ready, it had failed":      {"ready attempted", nodestate.On, nil, "clear"},
-		"on and ready, not enabled by now": {"ready attempted fenced", nodestate.On, func(_ *facts, _ *situation, s *Settings) { s.Enabled = false }, ""},
+		"on and ready, not enabled by now": {"ready attempted fenced", nodestate.On, func(_ *facts, _ *situation, s *Fence) { s.Enabled = false }, ""},
 		"ready, but power unknown":         {"ready attempted fenced", nodestate.Unknown, nil, ""},
 		"booting":                          {"notReady attempted fenced", nodestate.On, nil, ""},
 	} {
@@ -119,12 +142,12 @@ func TestPlan(t *testing.T) {
 			f, s, c := read("n1", test.node, test.power, false), calm, settings
 			f.silentSince = long
 			if test.change != nil {
-				test.change(&f, &s, &c)
+				test.change(&f, &s, &c.Fence)
 			}
-			actions, held := plan([]facts{f}, s, c, now)
+			actions, held := planFences([]facts{f}, s, c, now)
 			got := string(held["n1"])
 			for _, action := range actions {
-				got += map[kind]string{turnOff: "off", markFenced: "fenced", clear: "clear"}[action.kind]
+				got += action.String()
 			}
 			if got != test.want {
 				t.Errorf("%q, want %q", got, test.want)
@@ -148,13 +171,13 @@ func TestOrder(t *testing.T) {
 	s.nodes, s.silent = 20, 5
 	var order []string
 	for len(nodes) > 0 {
-		actions, held := plan(nodes, s, settings, now)
+		actions, held := planFences(nodes, s, settings, now)
 		if len(actions) != 1 || actions[0].kind != turnOff || len(held) != len(nodes)-1 {
 			t.Fatalf("%d actions, held %v", len(actions), held)
 		}
-		chosen := actions[0].node.Name
+		chosen := actions[0].node.name
 		order = append(order, chosen)
-		nodes = slices.DeleteFunc(nodes, func(f facts) bool { return f.Name == chosen })
+		nodes = slices.DeleteFunc(nodes, func(f facts) bool { return f.name == chosen })
 	}
 	if got := strings.Join(order, " "); got != "e c d b-failed a-failed-lately" {
 		t.Errorf("order %s", got)
@@ -195,26 +218,26 @@ func TestProof(t *testing.T) {
 	evil := nodeOf("worker-7", "unknownReady")
 	evil.Spec.ProviderID = "metal://cp-1"
 	for name, test := range map[string]struct {
-		named *Machine
+		named *config.Machine
 		want  holdReason
 	}{
 		"no machine has its name": {nil, heldUnproven},
 		"its name is another's":   {machineOf("worker-7"), heldUnproven},
 	} {
-		f := factsOf(evil, test.named, nodestate.On, false)
-		if f.silentSince = long; holdOf(f, calm, settings, now) != test.want {
-			t.Errorf("%s: held %q", name, holdOf(f, calm, settings, now))
+		f := factsWith(evil, test.named, nodestate.On)
+		if f.silentSince = long; holdOf(f, calm, settings.Fence, now) != test.want {
+			t.Errorf("%s: held %q", name, holdOf(f, calm, settings.Fence, now))
 		}
 	}
 	own := machineOf("n1")
-	own.ControlPlane = true
-	if f := factsOf(nodeOf("n1", "unknownReady"), own, nodestate.On, false); holdOf(f, calm, settings, now) != heldControl {
-		t.Errorf("of the control plane by the inventory: held %q", holdOf(f, calm, settings, now))
+	own.Labels = map[string]string{nodestate.ControlPlaneLabel: ""}
+	if f := factsWith(nodeOf("n1", "unknownReady"), own, nodestate.On); holdOf(f, calm, settings.Fence, now) != heldControl {
+		t.Errorf("of the control plane by the inventory: held %q", holdOf(f, calm, settings.Fence, now))
 	}
 	own = machineOf("n1")
 	own.Maintenance = true
-	if f := factsOf(nodeOf("n1", "unknownReady"), own, nodestate.On, false); holdOf(f, calm, settings, now) != heldExcluded {
-		t.Errorf("under maintenance: held %q", holdOf(f, calm, settings, now))
+	if f := factsWith(nodeOf("n1", "unknownReady"), own, nodestate.On); holdOf(f, calm, settings.Fence, now) != heldExcluded {
+		t.Errorf("under maintenance: held %q", holdOf(f, calm, settings.Fence, now))
 	}
 }
 
@@ -242,12 +265,12 @@ func TestNothingIsTurnedOffWithoutAReason(t *testing.T) {
 			if rapid.IntRange(0, 9).Draw(t, "twin") == 0 {
 				f.twins = []string{"twin"}
 			}
-			if f.Silent {
+			if f.silent {
 				s.silent++
 			}
 			nodes = append(nodes, f)
 		}
-		actions, held := plan(nodes, s, settings, now)
+		actions, held := planFences(nodes, s, settings, now)
 		turned := 0
 		for _, action := range actions {
 			if action.kind != turnOff {
@@ -255,13 +278,13 @@ func TestNothingIsTurnedOffWithoutAReason(t *testing.T) {
 			}
 			turned++
 			f := action.node
-			if !f.Silent || f.Ready || f.Deleting || f.excluded || f.controlPlane || f.own || f.attempt.Fenced || f.machine == "" || len(f.twins) > 0 || f.Power != nodestate.On || held[f.Name] != "" ||
-				now.Sub(f.silentSince) < settings.After || now.Before(f.attempt.notBefore()) {
+			if !f.silent || f.ready || f.deleting || f.excluded || f.controlPlane || f.own || f.attempt.Fenced || f.machine == "" || len(f.twins) > 0 || f.verified != nodestate.On || held[f.name] != "" ||
+				now.Sub(f.silentSince) < settings.Fence.After || now.Before(f.attempt.notBefore()) {
 				t.Fatalf("turned off: %+v", f)
 			}
 		}
 		if turned > 1 || turned == 1 && (s.attempting || !s.ownKnown || s.silent*100 > s.nodes*49 ||
-			now.Sub(s.answering) < settings.After || now.Sub(s.lastAttempt) < settings.Interval) {
+			now.Sub(s.answering) < settings.Fence.After || now.Sub(s.lastAttempt) < settings.Fence.Interval) {
 			t.Fatalf("%d are turned off: %+v", turned, s)
 		}
 	})

@@ -1,4 +1,4 @@
-package fencing
+package dead
 
 import (
 	"maps"
@@ -6,16 +6,33 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
 )
 
-// ExcludeAnnotation on a Node, with any value, says that its machine is not turned off. A kubelet may write it of its own node; maintenance in
-// the inventory is the operator's word.
-const ExcludeAnnotation = "metal.mooring.dev/exclude-from-fencing"
+const (
+	// OutOfServiceAnnotation on a Node says that the taint is ours, and since when the machine is off. Taints of others are left alone. It
+	// stays until the machine is on and the node ready, so a taint that another writer removes is not set again meanwhile.
+	OutOfServiceAnnotation = "metal.mooring.dev/out-of-service"
+	// ExcludeAnnotation on a Node, with any value, says that its machine is not turned off. A kubelet may write it of its own node;
+	// maintenance in the inventory is the operator's word.
+	ExcludeAnnotation = "metal.mooring.dev/exclude-from-fencing"
+)
 
 // Settings are what the operator decides.
 type Settings struct {
+	// Enabled says that nodes get the taint. Taints of ours that are no longer right are taken off in any case.
+	Enabled bool
+	// After is how long a machine has to have been off.
+	After time.Duration
+	// Fence says whether machines are turned off. It counts only with Enabled.
+	Fence Fence
+}
+
+// Fence is what the operator decides of machines to turn off.
+type Fence struct {
 	// Enabled says that machines are turned off.
 	Enabled bool
 	// After is how long a node has to have been silent while the API server answered.
@@ -30,12 +47,8 @@ type Settings struct {
 	OutsideCluster bool
 }
 
-// Machine is what the inventory says of a machine.
-type Machine struct {
-	ID, ProviderID string
-	// ControlPlane says that its labels make it one of the control plane, and Maintenance that it is under maintenance.
-	ControlPlane, Maintenance bool
-}
+// fences reports whether machines are turned off.
+func (s Settings) fences() bool { return s.Enabled && s.Fence.Enabled }
 
 // minBackoff and maxBackoff are how long a machine is left alone after the beginning of one attempt, and of many.
 const minBackoff, maxBackoff = time.Minute, 10 * time.Minute
@@ -88,8 +101,22 @@ func (a attempts) with(id string, change *attempt, known func(id string) bool) a
 
 // facts are what matters of a node and its machine.
 type facts struct {
-	// Node has the power that a controller says which names the machine.
-	nodestate.Node
+	name            string
+	uid             types.UID
+	resourceVersion string
+	// ready says that the condition Ready is true, and silent that it is Unknown: the kubelet has not said anything for a while. A
+	// kubelet that says that it is not ready runs, and so does its machine.
+	ready, silent bool
+	deleting      bool
+	taints        []v1.Taint
+	// marked says that the node has our annotation.
+	marked bool
+	// trusted is the machine's power by the word of a controller that is trusted, and verified by one that names the machine. The taint
+	// asks for the first, a power-off for the second.
+	trusted, verified nodestate.Power
+	// since is since when the machine has that power; zero if it is unknown.
+	since time.Time
+
 	// machine is the ID of the machine, if it is proven that the node is that machine's: the inventory gives the machine the node's name, which
 	// is the only thing of a Node that its kubelet cannot choose, and the node has the machine's provider ID. Empty: it is not proven.
 	machine string
@@ -106,6 +133,45 @@ type facts struct {
 	silentSince time.Time
 }
 
+// nodeFacts reads off a node what does not depend on its machine.
+func nodeFacts(node *v1.Node) facts {
+	f := facts{
+		name: node.Name, uid: node.UID, resourceVersion: node.ResourceVersion, deleting: !node.DeletionTimestamp.IsZero(), taints: node.Spec.Taints,
+	}
+	ready := nodestate.Readiness(node)
+	f.ready, f.silent = ready == v1.ConditionTrue, ready == v1.ConditionUnknown
+	_, f.marked = node.Annotations[OutOfServiceAnnotation]
+	_, f.excluded = node.Annotations[ExcludeAnnotation]
+	_, f.controlPlane = node.Labels[nodestate.ControlPlaneLabel]
+	return f
+}
+
+// needsTaintLook reports whether anything could be done about the taint of a node, whatever its machine's power is.
+func (f facts) needsTaintLook() bool {
+	return f.marked || f.silent && f.hasTaint(cloudproviderapi.TaintNodeShutdown)
+}
+
+func (f facts) hasTaint(key string) bool {
+	return slices.ContainsFunc(f.taints, func(t v1.Taint) bool { return t.Key == key })
+}
+
+func (f facts) outOfService() bool { return f.hasTaint(v1.TaintNodeOutOfService) }
+
+// isOff reports whether a machine that its controller says is off is so by all else that is known.
+func (f facts) isOff(settings Settings, now time.Time) bool {
+	return settings.Enabled && now.Sub(f.since) >= settings.After && f.silent && f.hasTaint(cloudproviderapi.TaintNodeShutdown)
+}
+
+// untrusted reports whether a node is left alone only because it is not known whether the controller belongs to its machine.
+func (f facts) untrusted(settings Settings, now time.Time) bool {
+	return !f.deleting && !f.marked && !f.outOfService() && f.trusted == nodestate.Unverified && f.isOff(settings, now)
+}
+
+// taint is what the taint is (KEP-2268); kube-controller-manager looks at its key only.
+func taint() v1.Taint {
+	return v1.Taint{Key: v1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: v1.TaintEffectNoExecute}
+}
+
 // situation is what matters besides single nodes.
 type situation struct {
 	// nodes is how many there are that are proven to be machines', and silent how many of them are.
@@ -120,22 +186,6 @@ type situation struct {
 	ownKnown bool
 	// lastAttempt is when any attempt began, also by another leader.
 	lastAttempt time.Time
-}
-
-// factsOf reads what matters off a node, and off the machine that the inventory calls like it, nil if there is none.
-func factsOf(node *v1.Node, named *Machine, power nodestate.Power, own bool) facts {
-	f := facts{Node: nodestate.Of(node, power), own: own}
-	_, f.excluded = node.Annotations[ExcludeAnnotation]
-	_, f.controlPlane = node.Labels[nodestate.ControlPlaneLabel]
-	if named == nil {
-		return f
-	}
-	f.controlPlane = f.controlPlane || named.ControlPlane
-	f.excluded = f.excluded || named.Maintenance
-	if node.Spec.ProviderID == named.ProviderID {
-		f.machine = named.ID
-	}
-	return f
 }
 
 // twinsOf returns, by the names of nodes, the other nodes that are, or may be, the same machine. Claims are the IDs of machines by the names
@@ -191,20 +241,22 @@ var holds = []holdReason{
 }
 
 // concerns reports whether a node is one that would be fenced at all: it is silent, and its machine is not known to be off.
-func concerns(node facts) bool { return node.Silent && !node.Deleting && node.Power != nodestate.Off }
+func concerns(node facts) bool {
+	return node.silent && !node.deleting && node.verified != nodestate.Off
+}
 
 // holdOf returns why the machine of a node that is concerned is not turned off now.
-func holdOf(node facts, s situation, settings Settings, now time.Time) holdReason {
+func holdOf(node facts, s situation, settings Fence, now time.Time) holdReason {
 	switch {
 	case node.excluded:
 		return heldExcluded
 	case node.controlPlane:
 		return heldControl
-	case node.machine == "" && node.Power != nodestate.Unknown:
+	case node.machine == "" && node.verified != nodestate.Unknown:
 		return heldUnproven
-	case node.Power == nodestate.Unverified:
+	case node.verified == nodestate.Unverified:
 		return heldUnverified
-	case node.Power != nodestate.On:
+	case node.verified != nodestate.On:
 		return heldUnknown
 	case len(node.twins) > 0:
 		return heldTwins

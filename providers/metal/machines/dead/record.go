@@ -1,4 +1,4 @@
-package fencing
+package dead
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"github.com/mooring-ccm/mooring/internal/message"
 )
 
-// Annotation on the Lease of fencing holds the attempts, as JSON. No kubelet may write that Lease.
-const Annotation = "metal.mooring.dev/fencing-attempts"
+// AttemptsAnnotation on the Lease of fencing holds the attempts, as JSON. No kubelet may write that Lease.
+const AttemptsAnnotation = "metal.mooring.dev/fencing-attempts"
 
 // decode reads what the annotation says. No time is from the future: the clock of another replica may have been ahead of ours, and what
 // it wrote counts as of now.
@@ -55,7 +55,7 @@ func (s *store) read(ctx context.Context, now time.Time) (attempts, error) {
 	found, err := decode(text, now)
 	if err != nil {
 		return attempts{}, fmt.Errorf("the annotation %s of Lease %s, %q, is no record of fencing (remove it to start anew): %w",
-			Annotation, s.record, message.Line(text, 200), message.Bound(err, 200))
+			AttemptsAnnotation, s.record, message.Line(text, 200), message.Bound(err, 200))
 	}
 	s.version = version
 	return found, nil
