@@ -8,7 +8,7 @@ RUN     := CGO_ENABLED=0 $(GO) run -trimpath
 # version of Kubernetes' libraries.
 PLUGINS := $(patsubst %/go.mod,%,$(wildcard dev/plugins/*/go.mod))
 # Modules besides the root's own, each checked like it.
-MODULES := dev/localcluster/binaries dev/e2e/upstream/programs examples/provider examples/vendor dev/bench dev/chart dev/demo $(PLUGINS) dev/tools
+MODULES := dev/localcluster/binaries dev/e2e/upstream/programs examples/provider examples/vendor dev/bench dev/bench/metal/programs dev/chart dev/demo $(PLUGINS) dev/tools
 
 .DEFAULT_GOAL := help
 .PHONY: help
