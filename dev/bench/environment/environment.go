@@ -122,12 +122,12 @@ func (e *Environment) StartManager(ctx context.Context, further ...string) error
 		return err
 	}
 	name := fmt.Sprintf("manager-%d", len(e.managers)+1)
-	in, err := e.createPod(ctx, name)
+	in, err := e.cluster.CreatePod(ctx, e.dir, name)
 	if err != nil {
 		return err
 	}
 	manager := harness.Manager{
-		Name: name, Dir: e.dir, Path: e.options.Program, Identity: e.identity, CloudConfig: e.Cloud.config, Flags: flags, Env: in.environment(), Port: port,
+		Name: name, Dir: e.dir, Path: e.options.Program, Identity: e.identity, CloudConfig: e.Cloud.config, Flags: flags, Env: in.Env(), Port: port,
 	}
 	if e.relay != nil {
 		manager.Server = e.relay.Address()

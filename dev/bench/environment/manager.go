@@ -14,7 +14,7 @@ import (
 type Manager struct {
 	program *program.Program
 	// pod is where it seems to run.
-	pod pod
+	pod harness.Pod
 	// endpoint is where it serves, for the administrator.
 	endpoint harness.Endpoint
 
@@ -34,7 +34,7 @@ func (m *Manager) read() error {
 		m.cpu, m.resident = (state.UserTime() + state.SystemTime()).Seconds(), 0
 		return nil
 	}
-	cpu, err := cpuSeconds(m.program.PID())
+	cpu, err := CPUSeconds(m.program.PID())
 	if err != nil {
 		return fmt.Errorf("processor time of %s: %w", m.program.Name(), err)
 	}

@@ -11,8 +11,8 @@ import (
 // ticksPerSecond is the unit of processor times in /proc: USER_HZ, which is 100 on every architecture of Linux that Go knows.
 const ticksPerSecond = 100
 
-// cpuSeconds returns how much processor time a process has used, user and system, as /proc/PID/stat says (proc(5)).
-func cpuSeconds(pid int) (float64, error) {
+// CPUSeconds returns how much processor time a process has used, user and system, as /proc/PID/stat says (proc(5)).
+func CPUSeconds(pid int) (float64, error) {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err

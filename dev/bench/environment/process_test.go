@@ -56,7 +56,7 @@ func TestPeakOfThisProcessIsReset(t *testing.T) {
 	if err != nil || after.peak > before.peak-size/2 || after.resident > before.resident-size/2 {
 		t.Errorf("%+v after a reset, %+v before, error %v", after, before, err)
 	}
-	if cpu, err := cpuSeconds(pid); err != nil || cpu < 0 {
+	if cpu, err := CPUSeconds(pid); err != nil || cpu < 0 {
 		t.Errorf("%f s of processor time, error %v", cpu, err)
 	}
 }
