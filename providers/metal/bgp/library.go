@@ -3,7 +3,6 @@ package bgp
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/netip"
 	"time"
 
@@ -23,11 +22,6 @@ const (
 	deferral = time.Second
 	// idleAfterReset is how long the library rests after it ended a session itself.
 	idleAfterReset = 2 * time.Second
-	// sendTimeout bounds how long withdrawals wait for additions to be sent; a router that takes the additions' family not at
-	// all is waited for in vain. They are sent when the count has not changed for unchangedLooks looks in a row.
-	sendTimeout    = 500 * time.Millisecond
-	sendInterval   = 2 * time.Millisecond
-	unchangedLooks = 15
 	// stopTimeout bounds how long the end of all sessions may take.
 	stopTimeout = 10 * time.Second
 )
@@ -158,50 +152,6 @@ func (l *library) resend(ctx context.Context, n neighbor) error {
 		return fmt.Errorf("send peer %s its other attributes: %w", n.name, err)
 	}
 	return nil
-}
-
-// awaitSent waits until the routers of a group were sent what was announced since there were so many messages to them. The library sends what
-// waits to be sent together, and withdrawals first; it does not say when it is done, but counts what it has sent.
-func (l *library) awaitSent(group string, before map[netip.Addr]uint64) {
-	last, quiet := before, 0
-	for deadline := time.Now().Add(sendTimeout); time.Now().Before(deadline) && quiet < unchangedLooks; time.Sleep(sendInterval) {
-		now := l.sentTo(group)
-		if maps.Equal(now, last) && exceeds(now, before) {
-			quiet++
-		} else {
-			quiet = 0
-		}
-		last = now
-	}
-}
-
-// exceeds reports whether something was sent to each router.
-func exceeds(now, before map[netip.Addr]uint64) bool {
-	for addr, sent := range now {
-		if sent == before[addr] {
-			return false
-		}
-	}
-	return true
-}
-
-// sent returns how many messages with routes were sent to the routers whose sessions are up.
-func (l *library) sent() map[netip.Addr]uint64 {
-	return l.updates(func(state *api.PeerState) bool {
-		return state.GetSessionState() == api.PeerState_SESSION_STATE_ESTABLISHED
-	})
-}
-
-// updates returns how many messages with routes were sent, by router, to those whose state is as wanted.
-func (l *library) updates(wanted func(*api.PeerState) bool) map[netip.Addr]uint64 {
-	sent := map[netip.Addr]uint64{}
-	_ = l.server.ListPeer(context.Background(), &api.ListPeerRequest{}, func(peer *api.Peer) { // fails when the server has ended
-		state := peer.GetState()
-		if addr, err := netip.ParseAddr(state.GetNeighborAddress()); err == nil && wanted(state) {
-			sent[addr] = state.GetMessages().GetSent().GetUpdate()
-		}
-	})
-	return sent
 }
 
 // stop ends all sessions: gracefully, so routers keep what they received for the restart time, or not. The server's own

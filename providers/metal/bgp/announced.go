@@ -8,63 +8,8 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/osrg/gobgp/v4/api"
-
 	"github.com/mooring-ccm/mooring/providers/metal/routing"
 )
-
-// A group of routers that are announced other things than the rest has a table of its own in the library: a VRF (RFC 4364). The
-// library chooses the best path of each table by itself, which is what a router without ADD-PATH gets. An export policy would
-// choose among all paths first, and leave such a router with none when the best one is not for it. See ADR 69.
-
-// tables are the tables of the library besides the one that it has anyhow.
-type tables struct {
-	// vrfs are their numbers, by group.
-	vrfs map[string]uint32
-	last uint32
-	// of are the groups of the routers.
-	of map[netip.Addr]string
-}
-
-func newTables() tables {
-	return tables{vrfs: map[string]uint32{}, of: map[netip.Addr]string{}}
-}
-
-// makeTable makes the table of a group if it is not there yet.
-func (l *library) makeTable(ctx context.Context, group string) error {
-	if _, there := l.tables.vrfs[group]; there || group == "" {
-		return nil
-	}
-	number := l.tables.last + 1
-	target := []*api.RouteTarget{{Rt: &api.RouteTarget_TwoOctetAsSpecific{TwoOctetAsSpecific: &api.TwoOctetAsSpecificExtended{
-		IsTransitive: true, SubType: routeTarget, LocalAdmin: number,
-	}}}}
-	distinguisher := &api.RouteDistinguisher{Rd: &api.RouteDistinguisher_TwoOctetAsn{
-		TwoOctetAsn: &api.RouteDistinguisherTwoOctetASN{Assigned: number},
-	}}
-	request := &api.AddVrfRequest{Vrf: &api.Vrf{Name: group, Id: number, Rd: distinguisher, ImportRt: target, ExportRt: target}}
-	if err := l.server.AddVrf(ctx, request); err != nil {
-		return fmt.Errorf("make the table of the group of peer %s: %w", group, err)
-	}
-	l.tables.vrfs[group], l.tables.last = number, number
-	return nil
-}
-
-// routeTarget is the sub-type of an extended community that is a route target (RFC 4360 section 4). Numbers of tables and their
-// targets never leave the library.
-const routeTarget = 2
-
-// dropTable removes the table of a group without routers.
-func (l *library) dropTable(ctx context.Context, group string) error {
-	if _, there := l.tables.vrfs[group]; !there {
-		return nil
-	}
-	if err := l.server.DeleteVrf(ctx, &api.DeleteVrfRequest{Name: group}); err != nil {
-		return fmt.Errorf("remove the table of the group of peer %s: %w", group, err)
-	}
-	delete(l.tables.vrfs, group)
-	return nil
-}
 
 // served returns the names of the groups of these routers, sorted.
 func (s *settings) served() []string {
@@ -160,21 +105,4 @@ func (s *Speaker) clean(ctx context.Context) error {
 		delete(s.announced, group)
 	}
 	return errors.Join(errs...)
-}
-
-// sentTo returns how many messages with routes were sent to the routers of a group whose sessions are up.
-func (l *library) sentTo(group string) map[netip.Addr]uint64 {
-	sent := l.sent()
-	maps.DeleteFunc(sent, func(addr netip.Addr, _ uint64) bool { return l.tables.of[addr] != group })
-	return sent
-}
-
-// serves reports whether a router is still served from the table of a group.
-func (l *library) serves(group string) bool {
-	for _, of := range l.tables.of {
-		if of == group {
-			return true
-		}
-	}
-	return false
 }
