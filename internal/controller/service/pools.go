@@ -1,6 +1,8 @@
 package service
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
@@ -26,16 +28,31 @@ func (l pools) of(act action) *writelimit.Limiter {
 	return l.services
 }
 
-// cancel says that a pass has ended and does not want to write.
-func (l pools) cancel(key types.NamespacedName) { l.cancelBut(nil, key) }
-
-// cancelBut says that a pass wants to write in no other pool.
-func (l pools) cancelBut(kept *writelimit.Limiter, key types.NamespacedName) {
+// cancelBut says that a pass has ended and wants to write in no other pool than those in which it waits.
+func (l pools) cancelBut(waits []*writelimit.Limiter, key types.NamespacedName) {
 	for _, pool := range l.all() {
-		if pool != kept {
+		if !slices.Contains(waits, pool) {
 			pool.Cancel(key)
 		}
 	}
+}
+
+// only says that a pass writes in one pool, so no place in the other is reserved for it meanwhile. It keeps its turn where it waits. The function that
+// is returned ends that.
+func (l pools) only(pool *writelimit.Limiter, key types.NamespacedName) (done func()) {
+	done = func() {}
+	for _, other := range l.all() {
+		if other != pool {
+			other.Hold(key)
+			done = func() { other.Resume(key) }
+		}
+	}
+	return done
+}
+
+// apart reports whether the targets of a pass that waits for the place of its Service have places of their own.
+func (l pools) apart(waits []*writelimit.Limiter) bool {
+	return l.services != l.targets && slices.Contains(waits, l.services)
 }
 
 // places returns how many changes may be under way at once.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
 )
 
 // The priorities in the queue of the controller and in the write limiter. Work that a user waits for comes before a refresh. In the queue, a pass
@@ -70,25 +71,24 @@ type pass struct {
 	seen    observed
 	// priority is where in the queue the pass belongs if it is made again.
 	priority int
+	// waits are the pools in which it waits for a place.
+	waits []*writelimit.Limiter
 }
 
 // Reconcile makes one pass over the Service of a name. It only returns an error that has to do with neither the Service nor the
 // cloud; all others are reported on the Service, and retried, see finish.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	waits := false
-	defer func() {
-		if !waits {
-			r.pools.cancel(request.NamespacedName)
-		}
-	}()
 	p, err := r.begin(ctx, request.NamespacedName)
 	if err != nil {
+		r.pools.cancelBut(nil, request.NamespacedName)
 		return reconcile.Result{}, err
 	}
+	defer func() { r.pools.cancelBut(p.waits, p.key) }()
 	// Neither the deletion of predecessors nor the Service itself waits for the other's next try. Where both are due, they take turns in
 	// the write limiter, in which they are one.
 	known, _ := r.states.get(p.key)
 	var next time.Duration
+	waits := false
 	if !known.ownFirst {
 		next, waits = r.removePredecessors(ctx, p)
 	}
@@ -130,6 +130,7 @@ func (r *reconciler) serve(ctx context.Context, p *pass) (result reconcile.Resul
 	}
 	err := r.run(ctx, p)
 	if errors.Is(err, errWaiting) {
+		_, _ = r.follow(ctx, p) // its targets do not wait for the place; what fails of them is tried again with the Service
 		return reconcile.Result{}, true
 	}
 	result = r.finish(ctx, p, err)
@@ -269,14 +270,14 @@ func (r *reconciler) carryOut(ctx context.Context, p *pass, plan []action) error
 	return nil
 }
 
-// follow changes the targets of a load balancer whose Service has failed and is not due to be tried, see planTargets. What comes of it is
-// kept apart from the failure of the Service: neither ends or prolongs the pause of the other. It returns when the next change is due,
+// follow changes the targets of a load balancer whose Service has failed and is not due to be tried, or waits for a place, see planTargets. What comes
+// of it is kept apart from the failure of the Service: neither ends or prolongs the pause of the other. It returns when the next change is due,
 // zero if none is, and whether the pass waits for other writes to the cloud.
 //
 // See ADR 48.
 func (r *reconciler) follow(ctx context.Context, p *pass) (next time.Duration, waits bool) {
 	known, _ := r.states.get(p.key)
-	if known.made == nil || !known.continues(p.want.intent, p.want.inputs) {
+	if known.made == nil || !known.continues(p.want.intent, p.want.inputs) && !r.pools.apart(p.waits) {
 		return 0, false
 	}
 	if err := r.look(ctx, p); err != nil {
@@ -337,10 +338,11 @@ func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
 		p.priority = priorityFor(p, act)
 		limiter := r.pools.of(act)
 		if !limiter.Acquire(p.key, p.priority, r.failedLast(p, act), r.events.noticeOf(p, act, EventWaiting)) {
-			r.pools.cancelBut(limiter, p.key)
+			p.waits = append(p.waits, limiter)
 			return errWaiting
 		}
 		defer limiter.Release(p.key)
+		defer r.pools.only(limiter, p.key)()
 	}
 	announced := r.announces(p, act)
 	r.events.before(ctx, p, act, announced)
@@ -500,7 +502,7 @@ func (r *reconciler) onlyTargetsFailed(ctx context.Context, p *pass, err error) 
 	r.metrics.failures.WithLabelValues(reason).Inc()
 	r.metrics.updated(p.key, time.Now())
 	delay, news := r.states.targetsFailed(p.key, p.want.latest, err, r.backoff)
-	logf.FromContext(ctx).Error(err, "Could not change the targets of a load balancer whose Service cannot be ensured",
+	logf.FromContext(ctx).Error(err, "Could not change the targets of a load balancer whose Service has yet to be ensured",
 		"reason", reason, "retryAfter", delay)
 	if news {
 		r.events.targetsFailed(p.service, err)

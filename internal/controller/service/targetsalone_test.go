@@ -230,6 +230,54 @@ func TestTargetsAndEnsureFailOnTheirOwn(t *testing.T) {
 	})
 }
 
+// While a changed Service waits for the place of one whose Ensure hangs, its targets follow the nodes. While it follows them, no place is kept for it
+// that others could have, and it keeps its turn.
+func TestTargetsFollowWhileTheServiceWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := startEngine(t, 1)
+		defer e.stop()
+		plugin := e.troubled(func(name string, number int) (time.Duration, error) {
+			switch {
+			case name == "slow":
+				return time.Hour, nil
+			case name == "changed" && number == 3:
+				return 2 * time.Hour, nil
+			default:
+				return 0, nil
+			}
+		})
+		for _, name := range []string{"a", "b", "c"} {
+			e.changeNode(name, nodeWith(name))
+		}
+		changed := serviceWith(named("changed"))
+		e.addService(changed)
+		time.Sleep(time.Minute)
+		e.addService(serviceWith(named("slow")))
+		time.Sleep(time.Second)
+		e.edit(keyOf(changed), func(s *corev1.Service) { s.Annotations = map[string]string{"lb": "other"} })
+		time.Sleep(time.Minute)
+		e.changeNode("a", nil)
+		time.Sleep(removalDelay + time.Second)
+		if e.cloud.has(changed.UID, "a") {
+			t.Error("the load balancer of a Service that waits for its place has a target that is gone")
+		}
+		e.changeNode("b", nil) // an update that takes longer than the Ensure that has the place
+		time.Sleep(90 * time.Minute)
+		e.addService(serviceWith(named("new")))
+		time.Sleep(time.Second)
+		if got := len(plugin.written("new")); got != 1 {
+			t.Errorf("%d writes for a new Service, want one: no other is ensured", got)
+		}
+		if got := len(plugin.written("changed")); got != 3 {
+			t.Errorf("%d writes for the changed Service, want one Ensure and two updates", got)
+		}
+		time.Sleep(time.Hour)
+		if got := len(plugin.written("changed")); got != 4 || e.core.reconciler.pools.waiting() != 0 {
+			t.Errorf("%d writes for the changed Service, want its Ensure after the updates; %d wait", got, e.core.reconciler.pools.waiting())
+		}
+	})
+}
+
 // A slow Ensure that fails forever keeps the targets waiting for as long as one call takes, and a slow update that fails forever
 // does not keep the Ensure from its turn.
 func TestSlowFailuresTakeTurns(t *testing.T) {

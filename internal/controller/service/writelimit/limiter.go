@@ -39,8 +39,8 @@ type Limiter struct {
 	// writing are the ones that have a place, with the time since when.
 	writing map[types.NamespacedName]time.Time
 	// admitted are those for which a place is reserved: they were queued and have not asked again yet.
-	admitted map[types.NamespacedName]bool
-	// waiting is empty while a place is free.
+	admitted map[types.NamespacedName]*waiter
+	// waiting has none but held ones while a place is free.
 	waiting []*waiter
 	// arrivals counts the ones that had to wait.
 	arrivals uint64
@@ -49,7 +49,7 @@ type Limiter struct {
 // New returns a limiter with so many places. Queue queues the pass of a waiter that was admitted; it must not call the limiter.
 func New(places int, queue func(types.NamespacedName)) *Limiter {
 	return &Limiter{
-		places: places, queue: queue, writing: map[types.NamespacedName]time.Time{}, admitted: map[types.NamespacedName]bool{},
+		places: places, queue: queue, writing: map[types.NamespacedName]time.Time{}, admitted: map[types.NamespacedName]*waiter{},
 	}
 }
 
@@ -59,7 +59,7 @@ func New(places int, queue func(types.NamespacedName)) *Limiter {
 func (l *Limiter) Acquire(key types.NamespacedName, priority int, failed bool, notice func(message string)) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.admitted[key] || l.free() > 0 {
+	if l.admitted[key] != nil || l.free() > 0 {
 		delete(l.admitted, key)
 		l.writing[key] = time.Now()
 		return true
@@ -108,12 +108,41 @@ func (l *Limiter) Cancel(key types.NamespacedName) {
 	l.admitNext()
 }
 
+// Hold says that a pass which may wait here writes elsewhere. It keeps its turn and is not admitted before Resume. A place that was reserved for it
+// goes to the next waiter.
+func (l *Limiter) Hold(key types.NamespacedName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if w := l.admitted[key]; w != nil {
+		delete(l.admitted, key)
+		l.waiting = append(l.waiting, w)
+	}
+	if at := l.find(key); at >= 0 {
+		l.waiting[at].held = true
+	}
+	l.admitNext()
+}
+
+// Resume ends Hold.
+func (l *Limiter) Resume(key types.NamespacedName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if at := l.find(key); at >= 0 {
+		l.waiting[at].held = false
+	}
+	l.admitNext()
+}
+
 // admitNext reserves the places that are free, and queues those whose they are. The lock is held.
 func (l *Limiter) admitNext() {
-	for l.free() > 0 && len(l.waiting) > 0 {
-		next := l.remove(nextWaiting(l.waiting))
+	for l.free() > 0 {
+		at := nextWaiting(l.waiting)
+		if at < 0 {
+			return
+		}
+		next := l.remove(at)
 		countPassed(l.waiting, next)
-		l.admitted[next.key] = true
+		l.admitted[next.key] = next
 		l.queue(next.key)
 	}
 }

@@ -97,6 +97,29 @@ func TestWriteLimiterCancel(t *testing.T) {
 	}
 }
 
+// One that writes elsewhere is admitted only after that, with its old turn, and a place that was reserved for it goes to the next one.
+func TestWriteLimiterHold(t *testing.T) {
+	l, admitted := limiterOf(1)
+	for id := range 4 {
+		l.try(id, 0)
+	}
+	l.Hold(serviceKey(1))
+	l.Release(serviceKey(0)) // 2 is admitted
+	l.Hold(serviceKey(2))    // 3 is admitted instead
+	l.try(3, 0)
+	l.Release(serviceKey(3))
+	if want := []string{"2", "3"}; !slices.Equal(*admitted, want) || l.CountWaiting() != 2 {
+		t.Errorf("admitted %v while two write elsewhere, want %v; %d wait", *admitted, want, l.CountWaiting())
+	}
+	l.try(4, 0)
+	l.Resume(serviceKey(2))
+	l.Resume(serviceKey(1))
+	l.Release(serviceKey(4))
+	if want := []string{"2", "3", "1"}; !slices.Equal(*admitted, want) {
+		t.Errorf("admitted %v after that, want %v", *admitted, want)
+	}
+}
+
 // Who waits for long gets one notice of that; who no longer waits is not.
 func TestWriteLimiterNotice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -19,6 +19,8 @@ type waiter struct {
 	passed int
 	// peers is the largest number of its peers that have waited beside it at once. It is passed at most that often.
 	peers int
+	// held says that its pass writes elsewhere, see Limiter.Hold.
+	held bool
 	// stopNotice cancels the notice that it waits; nil: there is none.
 	stopNotice func()
 }
@@ -26,7 +28,7 @@ type waiter struct {
 // passable reports whether a later one may still be admitted before it.
 func (w *waiter) passable() bool { return w.passed < w.peers }
 
-// nextWaiting returns the index of the waiter that is admitted next, -1 if none waits. No I/O, no clock, no randomness.
+// nextWaiting returns the index of the waiter that is admitted next, -1 if none may be. No I/O, no clock, no randomness.
 //
 // One that has been passed as often as allowed is no longer passed: later ones have to wait. Of all others,
 // those whose last write did not fail come before those whose did, then the more urgent ones, then the earlier ones.
@@ -40,7 +42,7 @@ func nextWaiting(waiting []*waiter) int {
 	oldest := firstUnpassable(waiting)
 	next := -1
 	for i, w := range waiting {
-		if oldest != nil && w.asked > oldest.asked {
+		if w.held || oldest != nil && w.asked > oldest.asked {
 			continue
 		}
 		if next < 0 || outranks(w, waiting[next]) {
@@ -54,7 +56,7 @@ func nextWaiting(waiting []*waiter) int {
 func firstUnpassable(waiting []*waiter) *waiter {
 	var first *waiter
 	for _, w := range waiting {
-		if !w.passable() && (first == nil || w.asked < first.asked) {
+		if !w.held && !w.passable() && (first == nil || w.asked < first.asked) {
 			first = w
 		}
 	}
