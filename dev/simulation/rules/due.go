@@ -29,6 +29,7 @@ const (
 
 // The register's budgets: calls that Mooring may make and the reference would not.
 const (
+	longestPause = 2 * time.Minute  // a retry in each, because no pause is longer
 	driftCheck   = time.Minute      // one GetLoadBalancer a minute and cluster
 	affirmations = 3                // questions about ready nodes a round before deletions
 	places       = 6                // lists of routes that may follow each other when nodes change, from the start of a process on
@@ -93,19 +94,38 @@ func objects[T any](changes []double.Change[T]) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// processes counts the processes that were alive in a span.
+// processes counts the processes that led in a span.
 func (d *due) processes(s span) int {
-	count := 0
-	for i, start := range d.record.Starts {
+	count, leads := 0, d.leads()
+	for i, start := range leads {
 		end := d.end
-		if i+1 < len(d.record.Starts) {
-			end = d.record.Starts[i+1]
+		if i+1 < len(leads) {
+			end = leads[i+1]
 		}
 		if start <= s.to && end >= s.from {
 			count++
 		}
 	}
 	return count
+}
+
+// leads returns when the processes began to lead, in order: with their first call. A standby calls nothing, and one that never does counts from its
+// start on.
+func (d *due) leads() []time.Duration {
+	first := map[int]time.Duration{}
+	for _, call := range d.record.Calls {
+		if at, is := first[call.Process]; !is || call.Began < at {
+			first[call.Process] = call.Began
+		}
+	}
+	leads := slices.Clone(d.record.Starts)
+	for i := range leads {
+		if at, is := first[i+1]; is {
+			leads[i] = at
+		}
+	}
+	slices.Sort(leads)
+	return leads
 }
 
 // failed counts the calls of methods or kinds about an object that failed, and were begun in a span.
@@ -131,14 +151,16 @@ func retries(length, pause, longest time.Duration) int {
 }
 
 // metadata adds InstanceMetadata: for a node that is to be initialized one at each change, each start of a process and each retry, and for an
-// initialized one a status period.
+// initialized one a status period. With the old interfaces, a question by the ID that fails is followed by one by the name.
 func (d *due) metadata() {
 	for _, name := range objects(d.record.NodeChanges) {
 		for _, s := range spans(d.record.NodeChanges, name, d.end, uninitialized) {
-			d.methods["InstanceMetadata"] += s.changes + d.processes(s) - 1
-			d.methods["InstanceMetadata"] += min(d.failed(s, name, "InstanceMetadata"), s.changes*retries(s.length(), nodeRetry, longestNodeRetry))
+			byID := d.failed(s, name, "NodeAddressesByProviderID")
+			attempts := s.changes + d.processes(s) - 1
+			attempts += min(d.failed(s, name, "InstanceMetadata")-byID, s.changes*retries(s.length(), nodeRetry, longestNodeRetry)+int(s.length()/longestPause))
 			// A write that conflicts or fails is tried again with another question. A success is a call without an effect.
-			d.methods["InstanceMetadata"] += d.refused(s, name)
+			attempts += d.refused(s, name)
+			d.methods["InstanceMetadata"] += attempts + min(byID, attempts)
 		}
 		for _, s := range spans(d.record.NodeChanges, name, d.end, func(node *corev1.Node) bool { return !uninitialized(node) }) {
 			d.methods["InstanceMetadata"] += d.processes(s) + int(s.length()/status)
@@ -196,7 +218,8 @@ func (d *due) balancers() {
 			changes := gathered(d.changed(name), s, call)
 			failures := d.failed(s, name, ensureOrUpdate)
 			d.methods[ensureOrUpdate] += d.processes(s) + changes + updates
-			d.methods[ensureOrUpdate] += min(failures, (1+changes+updates)*retries(s.length(), serviceRetry, longestServiceRetry)) + d.refused(s, name)
+			again := (1+changes+updates)*retries(s.length(), serviceRetry, longestServiceRetry) + int(s.length()/longestPause)
+			d.methods[ensureOrUpdate] += min(failures, again) + d.refused(s, name)
 			d.methods[ensureOrUpdate] += d.following(s, name)
 		}
 		d.methods["GetLoadBalancer"] += d.failed(span{to: d.end}, name, "UpdateLoadBalancer")

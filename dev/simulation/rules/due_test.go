@@ -46,6 +46,19 @@ func TestDue(t *testing.T) {
 		record.Calls = calls
 		return record
 	}
+	// denied is a node that no process finds, asked about for longer than anybody does.
+	denied := func(methods ...string) double.Record {
+		record := nodes(double.Change[corev1.Node]{After: fresh})
+		for range 100 {
+			for _, method := range methods {
+				record.Calls = append(record.Calls, &double.Call{Method: method, Object: "n", Err: errors.New("not found")})
+			}
+		}
+		return record
+	}
+	replicas := services(double.Change[corev1.Service]{At: time.Minute, After: made})
+	replicas.Starts = []time.Duration{0, 0}
+	const doublings = 18 // of 5 ms in twenty minutes
 	restarted := nodes(double.Change[corev1.Node]{After: fresh})
 	restarted.Starts = append(restarted.Starts, time.Minute)
 	for _, test := range []struct {
@@ -62,6 +75,15 @@ func TestDue(t *testing.T) {
 			&double.Call{Method: "InstanceMetadata", Object: "n", Err: errors.New("failed")}), 2},
 		{"a failure to find addresses by the ID", "InstanceMetadata", with(nodes(double.Change[corev1.Node]{After: initialized}),
 			&double.Call{Method: "NodeAddressesByProviderID", Object: "n", Err: errors.New("failed")}), 1 + 4 + 1},
+		// A pause doubles up to 1,000 s by the reference, and the register adds one question in two minutes.
+		{"failures for twenty minutes", "InstanceMetadata", denied("InstanceMetadata"), 1 + doublings + 10},
+		{"failures by the ID and then by the name", "InstanceMetadata", denied("NodeAddressesByProviderID", "NodeAddresses"), 2 * (1 + doublings + 10)},
+		{"a replica takes over that started before the Service was made", ensureOrUpdate, with(replicas,
+			&double.Call{Method: "EnsureLoadBalancer", Object: "s", Process: 1, Began: time.Minute, Ended: time.Minute},
+			&double.Call{Method: "EnsureLoadBalancer", Object: "s", Process: 2, Began: 4 * time.Minute, Ended: 4 * time.Minute}), 2},
+		{"a replica that never leads", ensureOrUpdate, with(replicas,
+			&double.Call{Method: "InstanceMetadata", Object: "n", Process: 1},
+			&double.Call{Method: "EnsureLoadBalancer", Object: "s", Process: 1, Began: time.Minute, Ended: time.Minute}), 1},
 		{"silent for a minute", "InstanceExists", nodes(
 			double.Change[corev1.Node]{After: silent}, double.Change[corev1.Node]{At: time.Minute, Before: silent, After: initialized},
 		), 12 + 1},
