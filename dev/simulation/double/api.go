@@ -58,6 +58,7 @@ func (w *World) answered(request *http.Request, about apiserver.Attributes, answ
 	if about.Identity != manager || about.Verb == "watch" || about.Verb == "list" || !w.timesOut(about, true) {
 		return nil, nil
 	}
+	defer w.refuse(about.Name)
 	return timeout(request)
 }
 

@@ -58,11 +58,16 @@ type History struct {
 func (w *World) answer(request *http.Request, about apiserver.Attributes) (*http.Response, error) {
 	response, err := w.intercept(request, about)
 	if response != nil || err != nil {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.record.Refused[about.Name] = append(w.record.Refused[about.Name], w.now())
+		w.refuse(about.Name)
 	}
 	return response, err
+}
+
+// refuse notes that a fault has answered a request about an object.
+func (w *World) refuse(object string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.record.Refused[object] = append(w.record.Refused[object], w.now())
 }
 
 // keep adds a write to the history. The plugin has the manager's identity, and so has the other manager around an exchange. The lock is held.

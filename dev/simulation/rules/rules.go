@@ -60,6 +60,9 @@ const (
 	// stopGrace is how long a process that is asked to end waits for the calls under way, --graceful-shutdown-timeout. Another has the lease after
 	// 15 s, its duration.
 	stopGrace = 20 * time.Second
+	// requestTakes is how long a request to the API server is under way at most, and placeKept how long a call that changes a load balancer has a place.
+	requestTakes = 35 * time.Second
+	placeKept    = 10 * time.Minute
 	// renewDeadline is for how long a leader of the reference tries to renew a lease, --leader-elect-renew-deadline.
 	renewDeadline = 10 * time.Second
 	// latestTurn is how late a Service hears of a node that the others have heard of, if nothing fails.
@@ -492,6 +495,9 @@ func lateness(j *judge) {
 		reference, ok := arrival(j.reference, one)
 		due := j.notBeforeRest(reference, max(reference, latest[one.at])+passesAtOnce+2*j.longest)
 		due += j.handover() + j.queued(one.service, one.at, due)
+		if answered := j.timedOut(one.service, one.at); answered > 0 {
+			due = max(due, answered+passesAtOnce+2*j.longest)
+		}
 		superseded := one.ends > 0 && one.ends <= due || slices.ContainsFunc(all, func(next change) bool {
 			return next.rule == one.rule && next.object == one.object && one.at < next.at && next.at <= due
 		})
@@ -503,7 +509,7 @@ func lateness(j *judge) {
 		}
 		at, arrived := arrival(j.mooring, one)
 		switch {
-		case j.busy(one.service, due):
+		case j.busy(one, due):
 		case !arrived:
 			j.add(one.rule, one.object, due, "%s, set after %s, never reaches the plugin, and by the reference after %s",
 				one.text, one.at, reference.Round(time.Second))
@@ -531,12 +537,51 @@ func (j *judge) queued(service string, from, to time.Duration) (length time.Dura
 	return length
 }
 
-// busy reports whether a call of Mooring's about a Service is under way at a time, and has been for long, or one about another that hangs.
-func (j *judge) busy(service string, at time.Duration) bool {
-	long := func(call *double.Call) bool {
-		return call.Object == service && call.Began+2*j.longest+passesAtOnce < at && call.UnderWay(at)
+// timedOut returns when the API server answered the last request about a Service that timed out and may have been under way at a time, zero if none
+// was: Mooring makes one pass after the other over a Service.
+func (j *judge) timedOut(service string, at time.Duration) (answered time.Duration) {
+	for _, event := range j.draw.Events {
+		if event.Kind != draw.Timeouts || event.Object != service {
+			continue
+		}
+		for _, one := range j.mooring.Refused[service] {
+			if max(at, event.At) < one && one <= at+requestTakes {
+				answered = max(answered, one)
+			}
+		}
 	}
-	return slices.ContainsFunc(j.mooring.Calls, long)
+	return answered
+}
+
+// busy reports whether a call of Mooring's about a Service is under way at a time, and is for long, or such calls about others that have all places.
+// Changes of targets have as many places as those of Services. Which call hangs is chance, and by the reference it has its worker for ever, too.
+func (j *judge) busy(one change, at time.Duration) bool {
+	methods := []string{"UpdateLoadBalancer"}
+	if one.rule == "13-port" {
+		methods = []string{"EnsureLoadBalancer", "EnsureLoadBalancerDeleted"}
+	}
+	taken, leader := 0, j.leader(at)
+	for _, call := range j.mooring.Calls {
+		switch long := call.UnderWay(call.Began + 2*j.longest + passesAtOnce); {
+		case !long || at <= call.Began || !call.UnderWay(at):
+		case call.Object == one.service:
+			return true
+		case slices.Contains(methods, call.Method) && call.Process == leader && at < call.Began+placeKept:
+			taken++
+		}
+	}
+	return taken >= double.Allowed(methods[0], j.draw.Plugin)
+}
+
+// leader returns the process of Mooring's that made the newest call by a time. Calls of processes before it may never return.
+func (j *judge) leader(at time.Duration) (process int) {
+	var newest time.Duration
+	for _, call := range j.mooring.Calls {
+		if newest <= call.Began && call.Began <= at {
+			newest, process = call.Began, call.Process
+		}
+	}
+	return process
 }
 
 // held reports whether the plugin had from Mooring what a change is to change: a node that was no target need not leave.

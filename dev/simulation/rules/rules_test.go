@@ -20,6 +20,17 @@ func world(events ...draw.Event) draw.Draw {
 	return draw.Draw{Nodes: []draw.Node{{Name: "n"}, {Name: "m"}}, Services: []draw.Service{{Name: "s"}}, Events: events}
 }
 
+// hanging is a world with a plugin some of whose calls hang, and hung such a call about another Service, from the second minute to the fourth.
+func hanging(events ...draw.Event) draw.Draw {
+	d := world(events...)
+	d.Plugin.Characters = []draw.Character{draw.Hanging}
+	return d
+}
+
+func hung(method string) *double.Call {
+	return &double.Call{Method: method, Object: "other", Began: 2 * time.Minute, Ended: 4*time.Minute - time.Second, Overlap: 1, Err: errors.New("reset")}
+}
+
 // good is what a manager does that breaks no rule.
 func good() double.Record {
 	return double.Record{
@@ -357,6 +368,40 @@ var allowances = []allowance{
 		},
 		mooring: func(r *double.Record) { r.Calls = slices.Delete(r.Calls, 1, 2) },
 		broken:  func(_ *draw.Draw, r *double.Record) { delete(r.Removed, "m") },
+	},
+	{
+		name: "a node that is excluded while a change of another Service's targets hangs", rule: "4-excluded",
+		draw:      hanging(draw.Event{At: 3 * time.Minute, Kind: draw.Exclude, Object: "n"}),
+		reference: func(r *double.Record) { r.Calls[1].Began, r.Calls[1].Ended = 3*time.Minute, 3*time.Minute+time.Second },
+		mooring:   func(r *double.Record) { r.Calls = append(r.Calls, hung("UpdateLoadBalancer")) },
+		broken:    func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Method = "EnsureLoadBalancer" },
+	},
+	{
+		name: "a node that is excluded while a change of targets hangs in this process", rule: "4-excluded",
+		draw:      hanging(draw.Event{At: 3 * time.Minute, Kind: draw.Exclude, Object: "n"}),
+		reference: func(r *double.Record) { r.Calls[1].Began, r.Calls[1].Ended = 3*time.Minute, 3*time.Minute+time.Second },
+		mooring:   func(r *double.Record) { r.Calls = append(r.Calls, hung("UpdateLoadBalancer")) },
+		broken: func(_ *draw.Draw, r *double.Record) {
+			r.Calls = append(r.Calls, &double.Call{Method: "InstanceMetadata", Object: "n", Process: 2, Began: 150 * time.Second, Ended: 150 * time.Second, Overlap: 1})
+		},
+	},
+	{
+		name: "a port that changes while another Service is ensured and that hangs", rule: "13-port",
+		draw:      hanging(draw.Event{At: 3 * time.Minute, Kind: draw.PortChange, Object: "s", Number: 8000}),
+		reference: func(r *double.Record) { r.Calls[1].Began, r.Calls[1].Ended = 3*time.Minute, 3*time.Minute+time.Second },
+		mooring:   func(r *double.Record) { r.Calls = append(r.Calls, hung("EnsureLoadBalancer")) },
+		broken:    func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Method = "UpdateLoadBalancer" },
+	},
+	{
+		name: "a node that is excluded while a request about the Service times out", rule: "4-excluded",
+		draw: world(draw.Event{At: 160 * time.Second, Kind: draw.Timeouts, Object: "s"},
+			draw.Event{At: 3 * time.Minute, Kind: draw.Exclude, Object: "n"}),
+		reference: func(r *double.Record) { r.Calls[1].Began, r.Calls[1].Ended = 3*time.Minute, 3*time.Minute+time.Second },
+		mooring: func(r *double.Record) {
+			r.Calls[1].Began, r.Calls[1].Ended = 200*time.Second, 201*time.Second
+			r.Refused = map[string][]time.Duration{"s": {199 * time.Second}}
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Refused["s"][0] = 3*time.Minute - time.Second },
 	},
 	{
 		name: "two lookups of load balancers, where the plugin declares calls at the same time", rule: "7-overlap",
