@@ -826,8 +826,9 @@ func idle(j *judge) {
 			seen[node.Name] = max(seen[node.Name], draw.Disturbed+status+j.longest)
 		}
 	}
-	for _, call := range j.mooring.Calls { // a question that hung until the end of the disturbances is repeated in the next period
-		if call.Err != nil && call.Ended >= draw.Disturbed {
+	for _, call := range j.mooring.Calls { // a question that fails, or hung until the end of the disturbances, is repeated in the next period
+		missed := kindOf(call.Method) == "InstanceMetadata" && j.renamed(call.Object, call.Began) && call.Ended <= seen[call.Object]
+		if call.Err != nil && (missed || call.Ended >= draw.Disturbed) {
 			seen[call.Object] = max(seen[call.Object], call.Ended+status+j.longest)
 		}
 	}
@@ -842,6 +843,13 @@ func idle(j *judge) {
 			j.add("6-idle", write.Object, write.At, "%s of %s by %s, %s after the disturbances", write.Verb, write.Resource, write.Client, write.At-draw.Disturbed)
 		}
 	}
+}
+
+// renamed reports whether the cloud has renamed the instance of a node by a time.
+func (j *judge) renamed(node string, at time.Duration) bool {
+	return slices.ContainsFunc(j.draw.Events, func(event draw.Event) bool {
+		return event.Kind == draw.Renamed && event.Object == node && event.At <= at
+	})
 }
 
 // lives is rule 11: the process ends no oftener than the reference's, or than leases were lost.

@@ -428,6 +428,19 @@ var allowances = []allowance{
 		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Ended = 9 * time.Minute },
 	},
 	{
+		name: "a new name of an instance, of which the first question after it has not heard because it failed", rule: "6-idle",
+		draw: world(draw.Event{At: 6 * time.Minute, Kind: draw.Renamed, Object: "m"}),
+		mooring: func(r *double.Record) {
+			at := 9*time.Minute + 50*time.Second
+			r.Calls = append(r.Calls, &double.Call{Method: "InstanceMetadata", Object: "m", Began: at, Ended: at, Overlap: 1, Err: errors.New("failed")})
+			r.Writes = append(r.Writes, double.Write{At: at + 5*time.Minute, Resource: "nodes", Object: "m"})
+		},
+		broken: func(_ *draw.Draw, r *double.Record) {
+			before := r.Calls[len(r.Calls)-1]
+			before.Began, before.Ended = 5*time.Minute, 5*time.Minute
+		},
+	},
+	{
 		name: "what a check says of a load balancer that a deletion took late", rule: "6-idle",
 		draw: draw.Draw{Plugin: draw.Plugin{Characters: []draw.Character{draw.EventualDeletion}}, Nodes: world().Nodes, Services: world().Services,
 			Events: []draw.Event{{At: time.Minute, Kind: draw.TypeChange, Object: "s", For: time.Minute}}},
