@@ -210,12 +210,11 @@ func (d *due) lifecycle() {
 // of nodes and each retry. Before a deletion and after a failed update it asks whether there is one.
 func (d *due) balancers() {
 	sets, call := d.setChanges(), d.fastest(ensureOrUpdate)
-	services := objects(d.record.ServiceChanges)
-	for _, name := range services {
+	for _, name := range objects(d.record.ServiceChanges) {
 		for _, s := range spans(d.record.ServiceChanges, name, d.end, wanted) {
-			// One node after the other is looked at, and for each all Services.
-			updates := gathered(sets, s, time.Duration(len(services))*call)
-			changes := gathered(d.changed(name), s, call)
+			// One node after the other is looked at, and for each all Services that there are.
+			updates := gathered(sets, s, func(at time.Duration) time.Duration { return time.Duration(d.balancersAt(at)) * call })
+			changes := gathered(d.changed(name), s, func(time.Duration) time.Duration { return call })
 			failures := d.failed(s, name, ensureOrUpdate)
 			d.methods[ensureOrUpdate] += d.processes(s) + changes + updates
 			again := (1+changes+updates)*retries(s.length(), serviceRetry, longestServiceRetry) + int(s.length()/longestPause)
@@ -288,14 +287,35 @@ func (d *due) fastest(kind string) time.Duration {
 	return fastest
 }
 
-// gathered counts the passes that triggers in a span cause. A pass takes some time, and all triggers during a pass share the next one.
-func gathered(triggers []time.Duration, s span, pass time.Duration) (count int) {
-	last := -pass - 1 // when the last pass began or will
-	for _, at := range triggers {
-		if s.from <= at && at <= s.to && at > last {
-			last = max(at, last+pass)
+// balancersAt counts the Services that wanted load balancers at a time.
+func (d *due) balancersAt(at time.Duration) (count int) {
+	want := map[string]bool{}
+	for _, change := range d.record.ServiceChanges {
+		if change.At <= at {
+			want[change.Object] = change.After != nil && wanted(change.After)
+		}
+	}
+	for _, is := range want {
+		if is {
 			count++
 		}
+	}
+	return count
+}
+
+// gathered counts the passes that triggers in a span cause. A pass takes some time, and all triggers during a pass share the next one.
+func gathered(triggers []time.Duration, s span, pass func(at time.Duration) time.Duration) (count int) {
+	var last time.Duration // when the last pass began or will
+	for _, at := range triggers {
+		switch {
+		case at < s.from || s.to < at || count > 0 && at <= last:
+			continue
+		case count == 0:
+			last = at
+		default:
+			last = max(at, last+pass(at))
+		}
+		count++
 	}
 	return count
 }

@@ -58,6 +58,13 @@ func TestDue(t *testing.T) {
 	}
 	replicas := services(double.Change[corev1.Service]{At: time.Minute, After: made})
 	replicas.Starts = []time.Duration{0, 0}
+	// many are Services that are made when the nodes have come, and a call takes a second.
+	many := with(services(double.Change[corev1.Service]{After: made}), &double.Call{Method: "EnsureLoadBalancer", Object: "s", Process: 1, Ended: time.Second})
+	for _, name := range []string{"a", "b", "c", "d"} {
+		at := time.Duration(len(many.NodeChanges)) * 2 * time.Second
+		many.NodeChanges = append(many.NodeChanges, double.Change[corev1.Node]{At: at, Object: name, After: initialized})
+		many.ServiceChanges = append(many.ServiceChanges, double.Change[corev1.Service]{At: 10 * time.Minute, Object: name, After: made})
+	}
 	const doublings = 18 // of 5 ms in twenty minutes
 	restarted := nodes(double.Change[corev1.Node]{After: fresh})
 	restarted.Starts = append(restarted.Starts, time.Minute)
@@ -81,6 +88,7 @@ func TestDue(t *testing.T) {
 		{"a replica takes over that started before the Service was made", ensureOrUpdate, with(replicas,
 			&double.Call{Method: "EnsureLoadBalancer", Object: "s", Process: 1, Began: time.Minute, Ended: time.Minute},
 			&double.Call{Method: "EnsureLoadBalancer", Object: "s", Process: 2, Began: 4 * time.Minute, Ended: 4 * time.Minute}), 2},
+		{"nodes that come every other second, with one Service and four that are made later", ensureOrUpdate, many, 1 + 4 + 4},
 		{"a replica that never leads", ensureOrUpdate, with(replicas,
 			&double.Call{Method: "InstanceMetadata", Object: "n", Process: 1},
 			&double.Call{Method: "EnsureLoadBalancer", Object: "s", Process: 1, Began: time.Minute, Ended: time.Minute}), 1},
