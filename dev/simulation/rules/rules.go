@@ -211,7 +211,7 @@ func initialization(j *judge) {
 	}
 	reference, mooring := sorted(j.reference), sorted(j.mooring)
 	for k, at := range reference {
-		latest := latestOf(at)
+		latest := j.waits(at, latestOf(at), j.initializes, "", 0)
 		switch {
 		case k >= len(mooring) && latest < j.mooring.Length:
 			j.add("1", "", latest, "the reference has initialized %d nodes, and Mooring %d", len(reference), len(mooring))
@@ -331,31 +331,44 @@ func (j *judge) doubted(before time.Duration) (at time.Duration) {
 	return at
 }
 
-// repeated returns when the node of a deleted instance is due whose questions fail or hang: each is put again. The second denial and the nodes that
-// affirm are questions that the reference does not put, and it may miss by luck what they meet. A call that hangs keeps its place for a while. When as
-// many hang as may, nothing is asked until they end.
-func (j *judge) repeated(node string, due, calls time.Duration) time.Duration {
+// waits returns when something is due that the reference did at a time, if such calls of Mooring's hang or fail. A call that hangs keeps its place for a
+// while, and the others wait as long. When as many hang as may, none is made until they end. What is due for a node itself is due some time after its
+// own call has failed. The reference would meet the same, and luck says which manager does: by the second denial and the nodes that affirm, Mooring
+// makes more of these calls.
+func (j *judge) waits(since, due time.Duration, such func(*double.Call) bool, node string, after time.Duration) time.Duration {
 	hanging := 0
 	for _, call := range j.mooring.Calls { // as they began
-		byName := call.Method == "InstanceID" && !errors.Is(call.Err, cloudprovider.InstanceNotFound)
+		if call.Began > due || !such(call) {
+			continue
+		}
 		hangs := call.UnderWay(call.Began + 2*j.longest + passesAtOnce)
-		if kindOf(call.Method) != "InstanceExists" && !byName || call.Began > due || call.Err == nil && !hangs {
-			continue
-		}
-		if call.Object == node && call.Ended >= 0 {
-			due = max(due, call.Ended+monitor+gone+calls)
-		}
-		if !hangs {
-			continue
-		}
-		if call.Object != node && call.Began+double.ReadOutstanding > due-gone-calls {
+		switch {
+		case call.Object == node && call.Ended >= 0 && (hangs || call.Err != nil):
+			due = max(due, call.Ended+after)
+		case hangs && call.Began+double.ReadOutstanding > since:
 			due += double.ReadOutstanding
 		}
-		if hanging++; hanging >= outstanding {
+		if hangs {
+			hanging++
+		}
+		if hanging >= outstanding {
 			due = max(due, j.arrival())
 		}
 	}
 	return due
+}
+
+// asksExistence reports whether a call asks if an instance exists.
+func asksExistence(call *double.Call) bool {
+	byName := call.Method == "InstanceID" && !errors.Is(call.Err, cloudprovider.InstanceNotFound)
+	return kindOf(call.Method) == "InstanceExists" || byName
+}
+
+// initializes reports whether a call is about a node that Mooring has not initialized yet.
+func (j *judge) initializes(call *double.Call) bool {
+	at, done := j.mooring.Initialized[call.Object]
+	kind := kindOf(call.Method)
+	return (kind == "InstanceMetadata" || kind == "" && call.Object != "") && (!done || call.Began < at)
 }
 
 // removal is rule 3 for as many deleted instances as the limit lets go: the larger of ten and a quarter, and never more than half.
@@ -382,7 +395,7 @@ func removal(j *judge) {
 		if left, _ := j.leaves(node); j.draw.Plugin.Has(draw.Lagging) && j.draw.Plugin.Has(draw.Declaring) { // until the lists lack it
 			due = max(due, left+j.draw.Plugin.Lag+gone+calls)
 		}
-		due = j.repeated(node.Name, due, calls)
+		due = j.waits(reference, due, asksExistence, node.Name, monitor+gone+calls)
 		at, done := j.mooring.Removed[node.Name]
 		switch {
 		case !done && due < j.mooring.Length:

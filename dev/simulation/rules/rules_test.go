@@ -317,6 +317,18 @@ var allowances = []allowance{
 		broken: func(_ *draw.Draw, r *double.Record) { r.Removed["m"] += time.Minute },
 	},
 	{
+		name: "a new node whose question waits for one that hangs", rule: "1",
+		draw: draw.Draw{
+			Plugin: draw.Plugin{Characters: []draw.Character{draw.Hanging}}, Nodes: append(world().Nodes, draw.Node{Name: "o"}), Services: world().Services,
+		},
+		mooring: func(r *double.Record) {
+			hung := &double.Call{Method: "InstanceMetadata", Object: "o", Began: time.Second, Ended: 10 * time.Minute, Overlap: 1, Err: errors.New("lost")}
+			r.Calls = append(r.Calls, hung)
+			r.Initialized["n"] = time.Minute + 10*time.Second
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Initialized["n"] += time.Minute },
+	},
+	{
 		name: "a node that lists which lag affirm", rule: "3",
 		draw: draw.Draw{
 			Plugin: draw.Plugin{Characters: []draw.Character{draw.Declaring, draw.Lagging}, Lag: time.Minute}, Nodes: world().Nodes, Services: world().Services,
