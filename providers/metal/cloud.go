@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -18,9 +17,9 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/bgp"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/ipam"
-	"github.com/mooring-ccm/mooring/providers/metal/ipam/pool"
 	"github.com/mooring-ccm/mooring/providers/metal/layer2"
 	"github.com/mooring-ccm/mooring/providers/metal/metallb"
+	"github.com/mooring-ccm/mooring/providers/metal/nodegroup"
 	"github.com/mooring-ccm/mooring/providers/metal/power"
 )
 
@@ -49,12 +48,11 @@ type Cloud struct {
 	// resources are MetalLB's, which the config is made of; nil where it is a file or an object.
 	resources *metallb.Source
 	// began is the config that the process began with: it says which parts there are.
-	began        *config.CloudConfig
-	poller       *power.Poller
-	instances    *Instances
-	groups       *nodeGroups
-	loadBalancer *loadBalancer
-	pools        atomic.Pointer[pool.Pools]
+	began     *config.CloudConfig
+	poller    *power.Poller
+	instances *Instances
+	groups    *nodegroup.Controller
+	allocator *ipam.Allocator
 
 	// registry has the metrics of what begins before or after the manager takes metrics.
 	registry *prometheus.Registry
@@ -87,20 +85,22 @@ var (
 // New returns the provider for a config. Nothing runs yet.
 func New(source *config.Source) (*Cloud, error) {
 	current := source.Current()
-	pools, err := pool.New(current.Pools)
+	registry := prometheus.NewRegistry()
+	allocator, err := ipam.New(current.Pools, registry)
 	if err != nil {
 		return nil, err
 	}
-	registry := prometheus.NewRegistry()
 	poller := power.NewPoller(power.Options{Registerer: registry})
-	c := &Cloud{
-		source: source, began: current, poller: poller, instances: NewInstances(source, poller),
-		loadBalancer: newLoadBalancer(), registry: registry, led: make(chan struct{}),
+	instances := NewInstances(source, poller)
+	groups, err := newNodeGroups(source, poller, instances, registry)
+	if err != nil {
+		return nil, err
 	}
-	c.pools.Store(pools)
-	c.groups = &nodeGroups{current: source.Current}
-	c.instances.sleeps, c.instances.goesToSleep = c.groups.sleeps, c.groups.goesToSleep
-	return c, nil
+	instances.sleeps, instances.goesToSleep = groups.Sleeps, groups.GoesToSleep
+	return &Cloud{
+		source: source, began: current, poller: poller, instances: instances, groups: groups, allocator: allocator, registry: registry,
+		led: make(chan struct{}),
+	}, nil
 }
 
 // NewFromMetalLB returns the provider for a config that is made of MetalLB's resources. It waits for them.
@@ -147,7 +147,7 @@ func (c *Cloud) InstancesV2() (cloudprovider.InstancesV2, bool) {
 
 // LoadBalancer returns what assigns addresses, if there are pools.
 func (c *Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
-	return c.loadBalancer, len(c.began.Pools) > 0
+	return c.allocator, len(c.began.Pools) > 0
 }
 
 // Routes returns what is announced of pods' addresses, if there is BGP.
@@ -184,9 +184,9 @@ func (c *Cloud) Capabilities() provider.Capabilities {
 		capabilities.NodeGroups = c.groups
 	}
 	if len(c.began.Pools) > 0 {
-		capabilities.ListLoadBalancers = c.loadBalancer.list
+		capabilities.ListLoadBalancers = c.allocator.ListLoadBalancers
 		capabilities.LoadBalancerWrites = ipam.Writes
-		capabilities.RetryLoadBalancers = c.loadBalancer.retry
+		capabilities.RetryLoadBalancers = c.allocator.RetryLoadBalancers
 	}
 	return capabilities
 }
@@ -202,7 +202,7 @@ func (c *Cloud) rules() []rbacv1.PolicyRule {
 	}
 	if len(c.began.Pools) > 0 {
 		rules = append(rules, rule("", "services", "list", "watch"), rule("", "events", "create", "patch"))
-		if c.pools.Load().SelectsNamespaces() {
+		if c.allocator.Pools().SelectsNamespaces() {
 			rules = append(rules, rule("", "namespaces", "get"))
 		}
 	}

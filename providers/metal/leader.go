@@ -125,16 +125,13 @@ func (c *Cloud) leadAddresses(l *leader) error {
 	if len(c.began.Pools) == 0 {
 		return nil
 	}
-	assigning, err := ipam.New(ipam.Options{
+	if err := c.allocator.Lead(ipam.Sources{
 		Client: l.client, Services: l.informers.Core().V1().Services().Informer(),
-		Nodes: l.informers.Core().V1().Nodes().Informer(), Recorder: l.recorder, Pools: c.source.Current().Pools,
-		Registerer: c.registry,
-	})
-	if err != nil {
+		Nodes: l.informers.Core().V1().Nodes().Informer(), Recorder: l.recorder,
+	}); err != nil {
 		return err
 	}
-	c.loadBalancer.start(assigning)
-	l.run("addresses", assigning.Run)
+	l.run("addresses", c.allocator.Run)
 	return nil
 }
 
@@ -170,7 +167,7 @@ func (c *Cloud) leadResources(l *leader) {
 		return
 	}
 	l.run("resources of MetalLB", func(ctx context.Context) error {
-		c.resources.Report(ctx, l.recorder, c.loadBalancer.usage)
+		c.resources.Report(ctx, l.recorder, c.allocator.Usage)
 		return nil
 	})
 }

@@ -1,100 +1,25 @@
 package metal
 
 import (
-	"context"
 	"errors"
-	"sync/atomic"
 
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 
-	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/machine"
 	"github.com/mooring-ccm/mooring/providers/metal/nodegroup"
+	"github.com/mooring-ccm/mooring/providers/metal/power"
 	"github.com/mooring-ccm/mooring/providers/metal/self"
 )
 
-// nodeGroups is provider.NodeGroups on every replica. Only the leader, which alone asks BMCs, can say or change more than the config
-// does.
-type nodeGroups struct {
-	current func() *config.CloudConfig
-	leading atomic.Pointer[nodegroup.Controller]
-}
-
-var _ provider.NodeGroups = &nodeGroups{}
-
-// of returns what looks after a group.
-func (n *nodeGroups) of(group string) (*nodegroup.Controller, error) {
-	if err := nodegroup.Known(n.current(), group); err != nil {
-		return nil, err
-	}
-	controller := n.leading.Load()
-	if controller == nil {
-		return nil, nodegroup.ErrNotLeading
-	}
-	return controller, nil
-}
-
-// ListNodeGroups returns the groups of the config in force.
-func (n *nodeGroups) ListNodeGroups(context.Context) ([]provider.NodeGroup, error) {
-	return nodegroup.List(n.current()), nil
-}
-
-// NodeGroupStatus is provider.NodeGroups.
-func (n *nodeGroups) NodeGroupStatus(ctx context.Context, group string) (provider.NodeGroupStatus, error) {
-	controller, err := n.of(group)
-	if err != nil {
-		return provider.NodeGroupStatus{}, err
-	}
-	return controller.NodeGroupStatus(ctx, group)
-}
-
-// NodeGroupTemplate is provider.NodeGroups.
-func (n *nodeGroups) NodeGroupTemplate(ctx context.Context, group string) (*v1.Node, error) {
-	controller, err := n.of(group)
-	if err != nil {
-		return nil, err
-	}
-	return controller.NodeGroupTemplate(ctx, group)
-}
-
-// IncreaseNodeGroup is provider.NodeGroups.
-func (n *nodeGroups) IncreaseNodeGroup(ctx context.Context, group string, delta int) error {
-	controller, err := n.of(group)
-	if err != nil {
-		return err
-	}
-	return controller.IncreaseNodeGroup(ctx, group, delta)
-}
-
-// DecreaseNodeGroupTarget is provider.NodeGroups.
-func (n *nodeGroups) DecreaseNodeGroupTarget(ctx context.Context, group string, delta int) error {
-	controller, err := n.of(group)
-	if err != nil {
-		return err
-	}
-	return controller.DecreaseNodeGroupTarget(ctx, group, delta)
-}
-
-// DeleteNodeGroupInstances is provider.NodeGroups.
-func (n *nodeGroups) DeleteNodeGroupInstances(ctx context.Context, group string, providerIDs []string) error {
-	controller, err := n.of(group)
-	if err != nil {
-		return err
-	}
-	return controller.DeleteNodeGroupInstances(ctx, group, providerIDs)
-}
-
-// sleeps reports whether a machine is asleep, and goesToSleep whether it is to be. Only the leader knows.
-func (n *nodeGroups) sleeps(id string) bool {
-	controller := n.leading.Load()
-	return controller != nil && controller.Sleeps(id)
-}
-
-func (n *nodeGroups) goesToSleep(id string) bool {
-	controller := n.leading.Load()
-	return controller != nil && controller.GoesToSleep(id)
+// newNodeGroups returns the node groups of a config, which nothing looks after yet.
+func newNodeGroups(source *config.Source, poller *power.Poller, instances *Instances, registry *prometheus.Registry) (*nodegroup.Controller, error) {
+	return nodegroup.New(nodegroup.Options{
+		Config: source.Current, Observe: poller.Observe, MachinesOf: instances.Claims, Self: self.Observe, Changed: instances.wake,
+		Registerer: registry,
+	})
 }
 
 // leadNodeGroups looks after the groups of the config, if there are any.
@@ -102,15 +27,12 @@ func (c *Cloud) leadNodeGroups(l *leader, nodes coreinformers.NodeInformer, fenc
 	if len(c.began.NodeGroups) == 0 {
 		return nil
 	}
-	controller, err := nodegroup.New(nodegroup.Options{
-		Config: c.source.Current, Client: l.client.CoreV1(), Leases: l.client.CoordinationV1(), Nodes: nodes, Recorder: l.recorder,
-		Observe: c.poller.Observe, MachinesOf: c.instances.Claims, Self: self.Observe, Fenced: fenced, Changed: c.instances.wake, Registerer: c.registry,
-	})
-	if err != nil {
+	if err := c.groups.Lead(nodegroup.Sources{
+		Client: l.client.CoreV1(), Leases: l.client.CoordinationV1(), Nodes: nodes, Recorder: l.recorder, Fenced: fenced,
+	}); err != nil {
 		return err
 	}
-	c.groups.leading.Store(controller)
-	l.run("node groups", controller.Run)
+	l.run("node groups", c.groups.Run)
 	return nil
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/bgp"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/health"
-	"github.com/mooring-ccm/mooring/providers/metal/ipam/pool"
 	"github.com/mooring-ccm/mooring/providers/metal/layer2"
 	"github.com/mooring-ccm/mooring/providers/metal/self"
 )
@@ -169,10 +168,10 @@ func sectionOf(settings *config.CloudConfig) config.BGP {
 }
 
 // poolOf returns the name of the pool of an address, by the config in force.
-func (c *Cloud) poolOf(addr netip.Addr) string { return c.pools.Load().Of(addr) }
+func (c *Cloud) poolOf(addr netip.Addr) string { return c.allocator.Pools().Of(addr) }
 
 // poolOverlap returns the name of a pool with addresses in a range, by the config in force.
-func (c *Cloud) poolOverlap(cidr netip.Prefix) string { return c.pools.Load().Overlap(cidr) }
+func (c *Cloud) poolOverlap(cidr netip.Prefix) string { return c.allocator.Pools().Overlap(cidr) }
 
 // ownsNode says which nodes are announced: those of machines of the inventory, or all where there is none.
 func (c *Cloud) ownsNode() func(*corev1.Node) bool {
@@ -209,12 +208,10 @@ func (c *Cloud) follow(ctx context.Context, running *parts, changed <-chan struc
 
 // take puts a config in force. What cannot be is in the error.
 func (c *Cloud) take(ctx context.Context, running *parts, settings *config.CloudConfig) error {
-	pools, err := pool.New(settings.Pools)
-	if err != nil {
+	if err := c.allocator.SetPools(settings.Pools); err != nil {
 		return fmt.Errorf("pools: %w", err)
 	}
-	c.pools.Store(pools)
-	errs := []error{c.onlyAtStart(settings), c.loadBalancer.setPools(settings.Pools)}
+	errs := []error{c.onlyAtStart(settings)}
 	if running == nil {
 		return errors.Join(errs...)
 	}

@@ -76,11 +76,12 @@ func startManager(t *testing.T, pools []config.Pool) (*harness.Manager, *ipam.Al
 	build := func(parts harness.Parts) (manager.Runnable, error) {
 		watches := informers.NewSharedInformerFactory(parts.Clients, 0)
 		var err error
-		addresses, err = ipam.New(ipam.Options{
-			Client: parts.Clients, Services: watches.Core().V1().Services().Informer(), Recorder: parts.Recorder, Pools: pools,
-			Registerer: parts.Registry,
-		})
-		if err != nil {
+		if addresses, err = ipam.New(pools, parts.Registry); err != nil {
+			return nil, err
+		}
+		if err := addresses.Lead(ipam.Sources{
+			Client: parts.Clients, Services: watches.Core().V1().Services().Informer(), Recorder: parts.Recorder,
+		}); err != nil {
 			return nil, err
 		}
 		unwrapped := plugin{Allocator: addresses}

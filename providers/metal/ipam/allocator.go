@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -33,8 +34,8 @@ const (
 	unwatchedPeriod = time.Minute
 )
 
-// Options are what a Allocator works with. Client, Services and Recorder are required.
-type Options struct {
+// Sources are what an Allocator that leads works with. Nodes may be missing.
+type Sources struct {
 	// Client reads Services from the API server itself, and a Service's namespace where a pool selects namespaces by label. It
 	// needs the rights to list Services and, for such a pool, to get namespaces.
 	Client kubernetes.Interface
@@ -44,22 +45,22 @@ type Options struct {
 	Nodes cache.SharedIndexInformer
 	// Recorder records events on Services, and on nodes whose addresses are in a pool.
 	Recorder record.EventRecorder
-	// Pools are the pools of a valid config.
-	Pools []config.Pool
-	// Registerer takes the metrics. Nil: they are not exported.
-	Registerer prometheus.Registerer
 }
 
 // Allocator assigns addresses. It implements cloudprovider.LoadBalancer and answers on the leader only, while Run does.
 type Allocator struct {
-	options Options
+	// sources are what Lead gave; led says that it did. They do not change after.
+	sources Sources
+	led     atomic.Bool
 	// changed has room for one: something has changed by which a Service may get an address that was refused.
 	changed chan struct{}
 	// nodesChanged has room for one: the addresses of nodes may have changed.
 	nodesChanged chan struct{}
 
-	mu    sync.Mutex
-	pools *pool.Pools
+	// pools change with the lock held.
+	pools atomic.Pointer[pool.Pools]
+
+	mu sync.Mutex
 	// allocations are nil unless Run is running, and ready is closed once they are complete. Problem says why they are not yet.
 	allocations *allocations
 	ready       chan struct{}
@@ -79,39 +80,57 @@ type labeled struct {
 	at     time.Time
 }
 
-// New returns a Allocator that does not run yet. It fails if an option is missing or the pools are not valid.
-func New(options Options) (*Allocator, error) {
-	missing := required.Check("allocator",
-		required.Option{Name: "Client", Missing: options.Client == nil}, required.Option{Name: "Services", Missing: options.Services == nil},
-		required.Option{Name: "Recorder", Missing: options.Recorder == nil},
-	)
-	pools, err := pool.New(options.Pools)
-	if err := errors.Join(missing, err); err != nil {
+// ErrNotLeading says that a replica that does not lead was asked for addresses.
+var ErrNotLeading = errors.New("this replica does not lead: it has no allocations of addresses")
+
+// New returns an Allocator of the pools of a config, which does not lead yet. Registerer takes the metrics; nil: they are not exported. It
+// fails if the pools are not valid.
+func New(pools []config.Pool, registerer prometheus.Registerer) (*Allocator, error) {
+	compiled, err := pool.New(pools)
+	if err != nil {
 		return nil, err
 	}
 	a := &Allocator{
-		options: options, pools: pools, changed: make(chan struct{}, 1), nodesChanged: make(chan struct{}, 1), ready: make(chan struct{}),
+		changed: make(chan struct{}, 1), nodesChanged: make(chan struct{}, 1), ready: make(chan struct{}),
 		waiting: map[types.UID]pool.Request{}, namespaces: map[string]labeled{},
 	}
-	if options.Registerer != nil {
-		if err := options.Registerer.Register(collector{a}); err != nil {
+	a.pools.Store(compiled)
+	if registerer != nil {
+		if err := registerer.Register(collector{a}); err != nil {
 			return nil, fmt.Errorf("registering the metrics of the pools: %w", err)
 		}
 	}
 	return a, nil
 }
 
+// Lead has every call wait for Run instead of failing with ErrNotLeading. It is called once, before Run. All sources that are missing are
+// named in one error.
+func (a *Allocator) Lead(sources Sources) error {
+	if err := required.Check("allocator",
+		required.Option{Name: "Client", Missing: sources.Client == nil}, required.Option{Name: "Services", Missing: sources.Services == nil},
+		required.Option{Name: "Recorder", Missing: sources.Recorder == nil},
+	); err != nil {
+		return err
+	}
+	a.sources = sources
+	a.led.Store(true)
+	return nil
+}
+
+// Pools are the pools in force.
+func (a *Allocator) Pools() *pool.Pools { return a.pools.Load() }
+
 // Run keeps the allocations up to date until ctx ends. It may be called again then, and reads all Services anew, for another
 // replica may have led in between. It returns an error only if the watch cannot be followed.
 func (a *Allocator) Run(ctx context.Context) error {
 	known := a.open()
 	defer a.end()
-	handler, err := a.options.Services.AddEventHandler(a.handler(known))
+	handler, err := a.sources.Services.AddEventHandler(a.handler(known))
 	if err != nil {
 		return fmt.Errorf("following the watch of services: %w", err)
 	}
 	defer func() {
-		if err := a.options.Services.RemoveEventHandler(handler); err != nil {
+		if err := a.sources.Services.RemoveEventHandler(handler); err != nil {
 			logr.FromContextOrDiscard(ctx).Error(err, "Could not end following the watch of services")
 		}
 	}()
@@ -151,7 +170,7 @@ func (a *Allocator) Run(ctx context.Context) error {
 func (a *Allocator) open() *allocations {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.allocations, a.waiting, a.namespaces = newAllocations(a.pools), map[types.UID]pool.Request{}, map[string]labeled{}
+	a.allocations, a.waiting, a.namespaces = newAllocations(a.pools.Load()), map[types.UID]pool.Request{}, map[string]labeled{}
 	a.warned = nil
 	return a.allocations
 }
@@ -246,7 +265,7 @@ func (a *Allocator) SetPools(pools []config.Pool) error {
 		return err
 	}
 	a.mu.Lock()
-	a.pools = compiled
+	a.pools.Store(compiled)
 	if a.allocations != nil {
 		a.allocations.change(compiled)
 	}
@@ -295,6 +314,9 @@ func (a *Allocator) markChanged() {
 func (a *Allocator) lock(ctx context.Context) (*allocations, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
+	}
+	if !a.led.Load() {
+		return nil, ErrNotLeading
 	}
 	for {
 		a.mu.Lock()

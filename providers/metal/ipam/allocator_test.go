@@ -369,8 +369,8 @@ func TestCallsWaitForTheRecord(t *testing.T) {
 		client.PrependReactor("list", "services", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return broken.Load(), nil, refused
 		})
-		b, err := New(Options{
-			Client: client, Services: informer{reader: &reader{api: api}}, Recorder: record.NewFakeRecorder(10), Pools: one,
+		b, err := newLeading(one, nil, Sources{
+			Client: client, Services: informer{reader: &reader{api: api}}, Recorder: record.NewFakeRecorder(10),
 		})
 		must.NoError(t, err)
 		call := func() error {

@@ -41,10 +41,10 @@ func (a *Allocator) recordGranted(request pool.Request, done assigned) {
 	}
 	if len(gained) > 0 {
 		slices.Sort(gained)
-		a.options.Recorder.Event(about, corev1.EventTypeNormal, EventAssigned, "Assigned "+strings.Join(gained, " and "))
+		a.sources.Recorder.Event(about, corev1.EventTypeNormal, EventAssigned, "Assigned "+strings.Join(gained, " and "))
 	}
 	for _, note := range done.notes {
-		a.options.Recorder.Event(about, corev1.EventTypeWarning, string(note.Reason), note.Message)
+		a.sources.Recorder.Event(about, corev1.EventTypeWarning, string(note.Reason), note.Message)
 	}
 }
 
@@ -70,7 +70,7 @@ func (a *Allocator) handleChanges() {
 	}
 	a.mu.Unlock()
 	for _, one := range warnings {
-		a.options.Recorder.Event(reference(one.holder), corev1.EventTypeWarning, one.reason, one.message)
+		a.sources.Recorder.Event(reference(one.holder), corev1.EventTypeWarning, one.reason, one.message)
 	}
 	for _, key := range served {
 		retry(key)

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -202,6 +203,15 @@ type madeFor struct {
 	status  *corev1.LoadBalancerStatus // nil: the last attempt failed
 }
 
+// newLeading returns an allocator that leads.
+func newLeading(pools []config.Pool, registerer prometheus.Registerer, sources Sources) (*Allocator, error) {
+	a, err := New(pools, registerer)
+	if err != nil {
+		return nil, err
+	}
+	return a, a.Lead(sources)
+}
+
 // lead begins to lead, with caches as of some revision.
 func lead(api *apiServer, pools []config.Pool, watchAt, cacheAt int) (*leader, error) {
 	l := &leader{
@@ -209,8 +219,8 @@ func lead(api *apiServer, pools []config.Pool, watchAt, cacheAt int) (*leader, e
 		made: map[string]*madeFor{}, written: map[string]*corev1.Service{}, removed: map[types.UID]bool{},
 	}
 	var err error
-	l.Allocator, err = New(Options{
-		Client: api.client(), Services: informer{reader: l.watch}, Recorder: l.recorder, Pools: pools,
+	l.Allocator, err = newLeading(pools, nil, Sources{
+		Client: api.client(), Services: informer{reader: l.watch}, Recorder: l.recorder,
 	})
 	if err != nil {
 		return nil, err

@@ -46,6 +46,9 @@ func (a *Allocator) GetLoadBalancer(ctx context.Context, _ string, service *core
 // is worth trying again when the Service, the pools or other Services have changed.
 func (a *Allocator) EnsureLoadBalancer(ctx context.Context, _ string, service *corev1.Service, _ []*corev1.Node,
 ) (*corev1.LoadBalancerStatus, error) {
+	if !a.led.Load() {
+		return nil, ErrNotLeading
+	}
 	namespaceLabels, err := a.labelsOf(ctx, service.Namespace)
 	if err != nil {
 		return nil, err

@@ -1,9 +1,12 @@
 package ipam
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -45,7 +48,15 @@ mooring_metal_services_without_address 1
 
 // Everything that is missing is named.
 func TestNewNamesWhatIsMissing(t *testing.T) {
-	_, err := New(Options{Pools: []config.Pool{{Name: "a", Addresses: []string{"x"}}}})
+	_, invalid := New([]config.Pool{{Name: "a", Addresses: []string{"x"}}}, nil)
+	a, err := New(nil, nil)
+	must.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := a.ListLoadBalancers(ctx, ""); !errors.Is(err, ErrNotLeading) {
+		t.Errorf("before it leads: %v", err)
+	}
+	err = errors.Join(invalid, a.Lead(Sources{}))
 	for _, part := range []string{"Client", "Services", "Recorder", `pool a: addresses "x"`} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%v does not name %s", err, part)

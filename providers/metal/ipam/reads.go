@@ -18,7 +18,7 @@ import (
 // eachService reads all Services from the API server, and not from a cache of it.
 func (a *Allocator) eachService(ctx context.Context, yield func(*corev1.Service)) error {
 	services := pager.ListPager{PageSize: servicesPerPage, PageFn: func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
-		return a.options.Client.CoreV1().Services(metav1.NamespaceAll).List(ctx, page)
+		return a.sources.Client.CoreV1().Services(metav1.NamespaceAll).List(ctx, page)
 	}}
 	// Without a resource version: as of now.
 	err := services.EachListItem(ctx, metav1.ListOptions{}, func(service runtime.Object) error {
@@ -34,7 +34,7 @@ func (a *Allocator) eachService(ctx context.Context, yield func(*corev1.Service)
 // live reads one Service from the API server. It is nil if that Service, and not merely one of its name, is gone. A list by name
 // takes no right that the watch does not take.
 func (a *Allocator) live(ctx context.Context, key types.NamespacedName, uid types.UID) (*corev1.Service, error) {
-	page, err := a.options.Client.CoreV1().Services(key.Namespace).List(ctx, metav1.ListOptions{
+	page, err := a.sources.Client.CoreV1().Services(key.Namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, key.Name).String(),
 	})
 	if err != nil {
@@ -51,13 +51,13 @@ func (a *Allocator) live(ctx context.Context, key types.NamespacedName, uid type
 // labelsOf returns the labels of a namespace, if any pool selects namespaces by them.
 func (a *Allocator) labelsOf(ctx context.Context, namespace string) (labels.Set, error) {
 	a.mu.Lock()
-	needed := a.pools.SelectsNamespaces()
+	needed := a.pools.Load().SelectsNamespaces()
 	known, found := a.namespaces[namespace]
 	a.mu.Unlock()
 	if !needed || found && time.Since(known.at) < namespaceLasts {
 		return known.labels, nil
 	}
-	read, err := a.options.Client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+	read, err := a.sources.Client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("reading the labels of namespace %s, by which a pool is chosen: %w", namespace, err)
 	}

@@ -28,12 +28,12 @@ const maxReserved = 8
 
 // awaitNodes returns once the nodes are known, so no Service gets the address of one; false when ctx ends before.
 func (a *Allocator) awaitNodes(ctx context.Context) bool {
-	return a.options.Nodes == nil || cache.WaitForCacheSync(ctx.Done(), a.options.Nodes.HasSynced)
+	return a.sources.Nodes == nil || cache.WaitForCacheSync(ctx.Done(), a.sources.Nodes.HasSynced)
 }
 
 // followNodes keeps the addresses of nodes away from Services, until end is called.
 func (a *Allocator) followNodes() (end func() error, err error) {
-	nodes := a.options.Nodes
+	nodes := a.sources.Nodes
 	if nodes == nil {
 		return func() error { return nil }, nil
 	}
@@ -63,11 +63,11 @@ func (a *Allocator) markNodes() {
 
 // handleNodes reserves the addresses of all nodes. It records an event on each node with an address in a pool, once for each address.
 func (a *Allocator) handleNodes() {
-	if a.options.Nodes == nil {
+	if a.sources.Nodes == nil {
 		return
 	}
 	var nodes []*corev1.Node
-	for _, object := range a.options.Nodes.GetStore().List() {
+	for _, object := range a.sources.Nodes.GetStore().List() {
 		node, ok := object.(*corev1.Node)
 		if !ok {
 			continue
@@ -95,7 +95,7 @@ func (a *Allocator) handleNodes() {
 	}
 	a.mu.Unlock()
 	for _, addr := range slices.SortedFunc(maps.Keys(news), netip.Addr.Compare) {
-		a.options.Recorder.Eventf(byAddr[addr], corev1.EventTypeWarning, EventInPool,
+		a.sources.Recorder.Eventf(byAddr[addr], corev1.EventTypeWarning, EventInPool,
 			"Pool %s has %s, an address of this node: no Service gets it; take it out of the pool", names[addr], addr)
 	}
 	a.markChanged()

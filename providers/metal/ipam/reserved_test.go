@@ -56,9 +56,8 @@ func TestNodesKeepTheirAddresses(t *testing.T) {
 	client := fake.NewClientset(nodeAt("n0", "192.0.2.0"))
 	factory := informers.NewSharedInformerFactory(client, 0)
 	recorder, registry := record.NewFakeRecorder(100), prometheus.NewRegistry()
-	a, err := New(Options{
+	a, err := newLeading([]config.Pool{{Name: "p", Addresses: []string{"192.0.2.0/30"}}}, registry, Sources{
 		Client: client, Services: factory.Core().V1().Services().Informer(), Nodes: factory.Core().V1().Nodes().Informer(), Recorder: recorder,
-		Pools: []config.Pool{{Name: "p", Addresses: []string{"192.0.2.0/30"}}}, Registerer: registry,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -122,9 +121,8 @@ func TestServiceLeavesAnAddressThatANodeTakes(t *testing.T) {
 	service := api.create("a")
 	client := fake.NewClientset()
 	factory := informers.NewSharedInformerFactory(client, 0)
-	a, err := New(Options{
+	a, err := newLeading([]config.Pool{{Name: "p", Addresses: []string{"192.0.2.0/30"}}}, nil, Sources{
 		Client: client, Services: factory.Core().V1().Services().Informer(), Nodes: factory.Core().V1().Nodes().Informer(), Recorder: record.NewFakeRecorder(100),
-		Pools: []config.Pool{{Name: "p", Addresses: []string{"192.0.2.0/30"}}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -38,8 +38,8 @@ func runAllocator(t *testing.T, pools []config.Pool, nodes []*corev1.Node, servi
 	factory := informers.NewSharedInformerFactory(client, 0)
 	r := &running{recorder: record.NewFakeRecorder(100)}
 	var err error
-	r.Allocator, err = New(Options{
-		Client: client, Services: factory.Core().V1().Services().Informer(), Nodes: factory.Core().V1().Nodes().Informer(), Recorder: r.recorder, Pools: pools,
+	r.Allocator, err = newLeading(pools, nil, Sources{
+		Client: client, Services: factory.Core().V1().Services().Informer(), Nodes: factory.Core().V1().Nodes().Informer(), Recorder: r.recorder,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -135,7 +135,7 @@ func (c *Controller) lookAgain(ctx context.Context, f facts, m *config.Machine) 
 	}
 	own, live, found := c.own(), nodeFacts{}, false
 	for _, name := range names {
-		node, err := c.options.Client.Nodes().Get(ctx, name, metav1.GetOptions{})
+		node, err := c.sources.Client.Nodes().Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 		case err != nil:
@@ -217,16 +217,16 @@ func (c *Controller) report(action action) {
 	switch {
 	case action.machine.node.name == "":
 	case action.kind == shutDown:
-		c.options.Recorder.Event(node, v1.EventTypeNormal, ReasonShuttingDown, "The Cluster Autoscaler has removed the node; its machine was asked to shut down")
+		c.sources.Recorder.Event(node, v1.EventTypeNormal, ReasonShuttingDown, "The Cluster Autoscaler has removed the node; its machine was asked to shut down")
 	case action.kind == turnOff:
-		c.options.Recorder.Event(node, v1.EventTypeWarning, ReasonForcedOff, "The machine did not shut down in time and was turned off by force")
+		c.sources.Recorder.Event(node, v1.EventTypeWarning, ReasonForcedOff, "The machine did not shut down in time and was turned off by force")
 	}
 }
 
 // reportFailure records on the Lease that a machine could not be turned on or off.
 func (c *Controller) reportFailure(action action, why string) {
 	if lease := c.recorded.version.Lease(); lease != nil {
-		c.options.Recorder.Eventf(lease, v1.EventTypeWarning, ReasonPowerChangeFailed, "Machine %s (%s): %s", action.machine.name, action.kind, why)
+		c.sources.Recorder.Eventf(lease, v1.EventTypeWarning, ReasonPowerChangeFailed, "Machine %s (%s): %s", action.machine.name, action.kind, why)
 	}
 }
 

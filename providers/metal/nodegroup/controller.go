@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -35,10 +36,8 @@ type BMC interface {
 	TurnOff(ctx context.Context, machine *config.Machine) error
 }
 
-// Options are what the controller works with. All but Registerer, Fenced, Changed, BMC and Period are required.
-type Options struct {
-	// Config returns the config in force.
-	Config func() *config.CloudConfig
+// Sources are what a controller that leads works with. All but Fenced are required.
+type Sources struct {
 	// Client reads nodes, and Leases keeps the record.
 	Client corev1client.NodesGetter
 	Leases coordinationv1client.LeasesGetter
@@ -46,14 +45,20 @@ type Options struct {
 	Nodes coreinformers.NodeInformer
 	// Recorder records events on nodes and on the Lease.
 	Recorder record.EventRecorder
+	// Fenced reports whether a machine was turned off because its node was silent, and has not been turned on since. Nil: none ever is.
+	Fenced func(id string) bool
+}
+
+// Options are what a controller is made of. All but Changed, BMC, Registerer and Period are required.
+type Options struct {
+	// Config returns the config in force.
+	Config func() *config.CloudConfig
 	// Observe returns what is known of the power of the machine with an ID.
 	Observe func(id string) metalpower.Observation
 	// MachinesOf returns the IDs of the machines that a node is, or may be.
 	MachinesOf func(*v1.Node) []string
 	// Self is what this replica knows of its own machine.
 	Self func() (self.Replica, error)
-	// Fenced reports whether a machine was turned off because its node was silent, and has not been turned on since. Nil: none ever is.
-	Fenced func(id string) bool
 	// Changed is called when a machine has fallen asleep, or is to be awake.
 	Changed func()
 	// BMC changes the power of machines. Nil: their management controllers, as the config says.
@@ -64,10 +69,14 @@ type Options struct {
 	Period time.Duration
 }
 
-// Controller turns the machines of groups on and off. It is the leader's, and is provider.NodeGroups.
+// Controller turns the machines of groups on and off. It is provider.NodeGroups on every replica. Only the leader, which alone asks BMCs, can
+// say or change more than the config does.
 type Controller struct {
 	options Options
 	metrics *metrics
+	// sources are what Lead gave, and led says that it did; they do not change after.
+	sources Sources
+	led     atomic.Bool
 	// store is where the record is; another Lease takes another process.
 	store store
 	// changing is held by who changes the record: it has room for one.
@@ -87,12 +96,10 @@ type Controller struct {
 	membersOf *config.CloudConfig
 }
 
-// New returns a controller that has not started yet. All options that are missing are named in one error.
+// New returns a controller that does not lead yet. All options that are missing are named in one error.
 func New(options Options) (*Controller, error) {
 	if err := required.Check("node group controller",
-		required.Option{Name: "Config", Missing: options.Config == nil}, required.Option{Name: "Client", Missing: options.Client == nil},
-		required.Option{Name: "Leases", Missing: options.Leases == nil}, required.Option{Name: "Nodes", Missing: options.Nodes == nil},
-		required.Option{Name: "Recorder", Missing: options.Recorder == nil}, required.Option{Name: "Observe", Missing: options.Observe == nil},
+		required.Option{Name: "Config", Missing: options.Config == nil}, required.Option{Name: "Observe", Missing: options.Observe == nil},
 		required.Option{Name: "MachinesOf", Missing: options.MachinesOf == nil}, required.Option{Name: "Self", Missing: options.Self == nil},
 	); err != nil {
 		return nil, err
@@ -103,23 +110,37 @@ func New(options Options) (*Controller, error) {
 	if options.Changed == nil {
 		options.Changed = func() {}
 	}
-	if options.Fenced == nil {
-		options.Fenced = func(string) bool { return false }
-	}
 	if options.BMC == nil {
 		options.BMC = controllers{}
 	}
-	lease := options.Config().NodeGroupLease
 	return &Controller{
-		store:   store{leaserecord.Record{Leases: options.Leases, Namespace: lease.Namespace, Name: lease.Name, Annotation: Annotation}},
 		options: options, metrics: newMetrics(options.Registerer), changing: make(chan struct{}, 1), told: map[string]commands{},
 	}, nil
+}
+
+// Lead has calls answered once Run has read nodes and the record. It is called once, before Run. All sources that are missing are named in
+// one error.
+func (c *Controller) Lead(sources Sources) error {
+	if err := required.Check("node group controller",
+		required.Option{Name: "Client", Missing: sources.Client == nil}, required.Option{Name: "Leases", Missing: sources.Leases == nil},
+		required.Option{Name: "Nodes", Missing: sources.Nodes == nil}, required.Option{Name: "Recorder", Missing: sources.Recorder == nil},
+	); err != nil {
+		return err
+	}
+	if sources.Fenced == nil {
+		sources.Fenced = func(string) bool { return false }
+	}
+	lease := c.options.Config().NodeGroupLease
+	c.sources = sources
+	c.store = store{leaserecord.Record{Leases: sources.Leases, Namespace: lease.Namespace, Name: lease.Name, Annotation: Annotation}}
+	c.led.Store(true)
+	return nil
 }
 
 // Run looks after machines until ctx ends, and waits for commands that are under way.
 func (c *Controller) Run(ctx context.Context) error {
 	defer c.attempts.Wait()
-	if !cache.WaitForCacheSync(ctx.Done(), c.options.Nodes.Informer().HasSynced) {
+	if !cache.WaitForCacheSync(ctx.Done(), c.sources.Nodes.Informer().HasSynced) {
 		return nil
 	}
 	c.mu.Lock()
@@ -196,7 +217,7 @@ func (c *Controller) look(ctx context.Context) (snapshot, error) {
 	if c.begun.IsZero() || !c.loaded {
 		return snapshot{}, ErrNotLeading
 	}
-	present, err := c.options.Nodes.Lister().List(labels.Everything())
+	present, err := c.sources.Nodes.Lister().List(labels.Everything())
 	if err != nil {
 		return snapshot{}, fmt.Errorf("listing nodes: %w", err)
 	}
@@ -211,7 +232,7 @@ func (c *Controller) look(ctx context.Context) (snapshot, error) {
 	for _, group := range seen.groups {
 		for _, m := range group.machines {
 			found := nodeFactsOf(nodes[m.ID], own)
-			if c.options.Fenced(m.ID) {
+			if c.sources.Fenced(m.ID) {
 				found.held = "fenced"
 			}
 			f := factsOf(m, c.recorded, c.options.Observe(m.ID), found)
@@ -242,6 +263,9 @@ const tries = 3
 // change plans new intents and records them. They are in force when it returns nil, or the error of the plan: a plan may have both.
 // After any other error they may be or not.
 func (c *Controller) change(ctx context.Context, plan func(snapshot, time.Time) (changes, error)) error {
+	if !c.led.Load() {
+		return ErrNotLeading
+	}
 	select {
 	case c.changing <- struct{}{}:
 		defer func() { <-c.changing }()

@@ -110,11 +110,15 @@ func newBench(t *testing.T, client *fake.Clientset, on ...string) *bench {
 	}
 	watches := informers.NewSharedInformerFactory(client, 0)
 	controller, err := New(Options{
-		Config: func() *config.CloudConfig { return current }, Client: client.CoreV1(), Leases: client.CoordinationV1(),
-		Nodes: watches.Core().V1().Nodes(), Recorder: record.NewFakeRecorder(1000), Observe: b.bmcs.observe, BMC: b.bmcs,
+		Config: func() *config.CloudConfig { return current }, Observe: b.bmcs.observe, BMC: b.bmcs,
 		MachinesOf: func(node *v1.Node) []string { return []string{cmp.Or(node.Status.NodeInfo.SystemUUID, node.Name)} }, Self: func() (self.Replica, error) { return self.Replica{}, nil },
 	})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := controller.Lead(Sources{
+		Client: client.CoreV1(), Leases: client.CoordinationV1(), Nodes: watches.Core().V1().Nodes(), Recorder: record.NewFakeRecorder(1000),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	b.Controller = controller

@@ -23,19 +23,14 @@ var _ provider.NodeGroups = &Controller{}
 
 // ListNodeGroups returns the groups of the config in force, without a call.
 func (c *Controller) ListNodeGroups(context.Context) ([]provider.NodeGroup, error) {
-	return List(c.options.Config()), nil
-}
-
-// List returns the groups of a config.
-func List(current *config.CloudConfig) []provider.NodeGroup {
 	listed := []provider.NodeGroup{}
-	for _, g := range groupsOf(current) {
+	for _, g := range groupsOf(c.options.Config()) {
 		listed = append(listed, provider.NodeGroup{
 			ID: g.Name, Min: g.MinSize, Max: g.MaxSize, Options: optionsOf(g.Options),
 			Description: fmt.Sprintf("%d machines, of which %d to %d are on", len(g.machines), g.MinSize, g.MaxSize),
 		})
 	}
-	return listed
+	return listed, nil
 }
 
 func optionsOf(o config.NodeGroupOptions) provider.NodeGroupOptions {
@@ -52,9 +47,9 @@ func optionsOf(o config.NodeGroupOptions) provider.NodeGroupOptions {
 	}
 }
 
-// Known returns an error unless a config has a group of a name.
-func Known(current *config.CloudConfig, name string) error {
-	if !slices.ContainsFunc(current.NodeGroups, func(g config.NodeGroup) bool { return g.Name == name }) {
+// known returns an error unless the config in force has a group of a name.
+func (c *Controller) known(name string) error {
+	if !slices.ContainsFunc(c.options.Config().NodeGroups, func(g config.NodeGroup) bool { return g.Name == name }) {
 		return fmt.Errorf("%w: %q", provider.ErrNodeGroupNotFound, name)
 	}
 	return nil
@@ -71,7 +66,7 @@ func (s snapshot) group(name string) (group, error) {
 
 // NodeGroupStatus returns what machines are by the record and the last readings of their BMCs.
 func (c *Controller) NodeGroupStatus(ctx context.Context, name string) (provider.NodeGroupStatus, error) {
-	if err := Known(c.options.Config(), name); err != nil {
+	if err := c.known(name); err != nil {
 		return provider.NodeGroupStatus{}, err
 	}
 	seen, err := c.look(ctx)
@@ -90,7 +85,7 @@ func (c *Controller) NodeGroupStatus(ctx context.Context, name string) (provider
 
 // changeGroup plans and records new intents of one group.
 func (c *Controller) changeGroup(ctx context.Context, name string, plan func(snapshot, group, time.Time) (changes, error)) error {
-	if err := Known(c.options.Config(), name); err != nil {
+	if err := c.known(name); err != nil {
 		return err
 	}
 	return c.change(ctx, func(seen snapshot, now time.Time) (changes, error) {
@@ -155,8 +150,11 @@ func (c *Controller) membersOfGroup(g group, providerIDs []string) ([]string, er
 // NodeGroupTemplate returns a node as one of the group's machines would be: with the capacity of the config, or else the capacity of a node
 // that the group has.
 func (c *Controller) NodeGroupTemplate(_ context.Context, name string) (*v1.Node, error) {
-	if err := Known(c.options.Config(), name); err != nil {
+	if err := c.known(name); err != nil {
 		return nil, err
+	}
+	if !c.led.Load() {
+		return nil, ErrNotLeading
 	}
 	groups := groupsOf(c.options.Config())
 	g := groups[slices.IndexFunc(groups, func(g group) bool { return g.Name == name })]
@@ -213,7 +211,7 @@ func (c *Controller) likeANode(g group, template *v1.Node) error {
 	if !leads {
 		return ErrNotLeading
 	}
-	nodes, err := c.options.Nodes.Lister().List(labels.Everything())
+	nodes, err := c.sources.Nodes.Lister().List(labels.Everything())
 	if err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
