@@ -71,11 +71,11 @@ func (r *rack) lead() {
 	factory := informers.NewSharedInformerFactory(r.client, 0)
 	services := factory.Core().V1().Services().Informer()
 	var err error
-	r.leader, err = ipam.New(ipam.Options{
-		Client: r.client, Services: services, Recorder: record.NewFakeRecorder(100_000),
-		Pools: []config.Pool{{Name: "public", Addresses: []string{"192.0.2.1-192.0.2.7"}}},
-	})
+	r.leader, err = ipam.New([]config.Pool{{Name: "public", Addresses: []string{"192.0.2.1-192.0.2.7"}}}, nil)
 	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := r.leader.Lead(ipam.Sources{Client: r.client, Services: services, Recorder: record.NewFakeRecorder(100_000)}); err != nil {
 		r.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(r.t.Context())
