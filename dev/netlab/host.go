@@ -65,6 +65,11 @@ func (s *Segment) Cut(ctx context.Context, h *Host) error {
 	return run(ctx, "ip", "link", "set", outer(h.Name), "down")
 }
 
+// Join puts a host back on the segment after Cut.
+func (s *Segment) Join(ctx context.Context, h *Host) error {
+	return run(ctx, "ip", "link", "set", outer(h.Name), "up")
+}
+
 // Attach makes a host with a link of its own to this one, which is its way to everywhere: there are this one's addresses on the link,
 // here the new one's.
 func (h *Host) Attach(ctx context.Context, name string, there, here []netip.Prefix) (*Host, error) {

@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -108,4 +109,18 @@ func patch(ctx context.Context, options gobuild.Options, from, to string) (modfi
 	}
 	_, err = gobuild.Run(ctx, options, []string{"mod", "edit", "-replace=" + metalLB + "=" + to, modfile}, func(string) bool { return false })
 	return modfile, err
+}
+
+// Encode returns the programs as text for another process.
+func (p Programs) Encode() string {
+	text, _ := json.Marshal(p) // strings only
+	return string(text)
+}
+
+// Decode reads what Encode returned.
+func Decode(text string) (p Programs, err error) {
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		return Programs{}, fmt.Errorf("read which programs were built: %w", err)
+	}
+	return p, nil
 }
