@@ -10,7 +10,7 @@ import (
 
 // begin and end enclose what Page writes.
 const (
-	begin = "<!-- Written by \"make bench-metal\" from its figures, up to the next mark; do not edit. -->"
+	begin = "<!-- Written by \"make bench-metal ARGS=--page=../../docs/benchmarks-metal.md\" from figures, up to the next mark; do not edit. -->"
 	end   = "<!-- The end of these figures. -->"
 )
 

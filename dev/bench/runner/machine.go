@@ -11,8 +11,8 @@ import (
 	"github.com/mooring-ccm/mooring/dev/bench/figures"
 )
 
-// thisMachine describes the computer. What it does not show stays empty.
-func thisMachine() figures.Machine {
+// ThisMachine describes the computer. What it does not show stays empty.
+func ThisMachine() figures.Machine {
 	machine := figures.Machine{Cores: runtime.NumCPU(), Go: runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH}
 	var name unix.Utsname
 	if unix.Uname(&name) == nil {

@@ -53,7 +53,7 @@ type Options struct {
 // Run takes each variant through each stage, and returns what was measured. A stage that fails does not keep the others from
 // being run; the error names all that failed.
 func Run(ctx context.Context, options Options) (figures.Report, error) {
-	report := figures.Report{Began: time.Now().UTC().Truncate(time.Second), Machine: thisMachine(), Setup: setup(options)}
+	report := figures.Report{Began: time.Now().UTC().Truncate(time.Second), Machine: ThisMachine(), Setup: setup(options)}
 	wanted := map[string]bool{}
 	for _, name := range options.Scenarios {
 		wanted[name] = true
