@@ -11,7 +11,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/tool/cli"
 	"github.com/mooring-ccm/mooring/internal/tool/words"
-	"github.com/mooring-ccm/mooring/providers/metal/convert"
+	"github.com/mooring-ccm/mooring/providers/metal/config/convert"
 )
 
 // newConvert returns the command below which there is one for each format.

@@ -37,7 +37,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/dev/program"
 	_ "github.com/mooring-ccm/mooring/providers/metal" // Registers the provider "metal".
-	"github.com/mooring-ccm/mooring/providers/metal/announce"
+	"github.com/mooring-ccm/mooring/providers/metal/lb/announce"
 )
 
 // The namespace of the tenant, and the pools of the config by their first octets: one for all namespaces, and one for the namespace of the victims.

@@ -29,7 +29,7 @@ var pureImports = []string{
 	Module + "/internal/controller/kit/jsonpatch", Module + "/internal/instances/bounds", Module + "/internal/instances/ownership",
 	Module + "/internal/message", Module + "/internal/names", Module + "/internal/prefixes",
 	Module + "/provider",
-	Module + "/providers/metal/announce/model", Module + "/providers/metal/announce/pods", Module + "/providers/metal/nodestate",
+	Module + "/providers/metal/lb/announce/model", Module + "/providers/metal/lb/announce/pods", Module + "/providers/metal/machines/nodestate",
 	Module + "/providers/metal/routing",
 	Module + "/providers/openstack/octavia/annotations", Module + "/providers/openstack/octavia/model",
 }

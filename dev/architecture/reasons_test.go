@@ -23,10 +23,10 @@ var eventSenders = map[string][]string{
 	"Serving certificates":            {"extensions/servingcertificate"},
 	"Node groups":                     {"extensions/nodegroups"},
 	"Cloud config":                    {"internal/names/cloudconfig.go"},
-	"Bare metal: addresses":           {"providers/metal/ipam", "providers/metal/ipam/pool"},
-	"Bare metal: MetalLB's resources": {"providers/metal/metallb"},
-	"Bare metal: announcement":        {"providers/metal/announce"},
-	"Bare metal: machines":            {"providers/metal/machines/dead", "providers/metal/nodegroup"},
+	"Bare metal: addresses":           {"providers/metal/lb/ipam", "providers/metal/lb/ipam/pool"},
+	"Bare metal: MetalLB's resources": {"providers/metal/lb/metallb"},
+	"Bare metal: announcement":        {"providers/metal/lb/announce"},
+	"Bare metal: machines":            {"providers/metal/machines/dead", "providers/metal/machines/nodegroup"},
 }
 
 // TestEveryReasonIsExplained holds the reasons and conditions in the source against the pages that say what to do about each.

@@ -29,7 +29,7 @@ func partOf(t *testing.T, page, heading string) string {
 
 // TestRunbooksOfBareMetal says what to do about every warning that the references have, and about every problem of a session in the source.
 func TestRunbooksOfBareMetal(t *testing.T) {
-	const page, source = "docs/how-to/runbooks-metal.md", "providers/metal/bgp/problem.go"
+	const page, source = "docs/how-to/runbooks-metal.md", "providers/metal/lb/bgp/problem.go"
 	headings := map[string]bool{}
 	for _, line := range strings.Split(text(t, page), "\n") {
 		if heading, found := strings.CutPrefix(line, "### "); found {

@@ -14,7 +14,7 @@ import (
 	"github.com/mooring-ccm/mooring/ccm"
 	"github.com/mooring-ccm/mooring/internal/flagannotation"
 	"github.com/mooring-ccm/mooring/providers/metal"
-	source "github.com/mooring-ccm/mooring/providers/metal/metallb"
+	source "github.com/mooring-ccm/mooring/providers/metal/lb/metallb"
 )
 
 // flag is the name of the flag.

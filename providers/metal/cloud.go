@@ -13,14 +13,14 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/provider"
-	"github.com/mooring-ccm/mooring/providers/metal/announce"
-	"github.com/mooring-ccm/mooring/providers/metal/bgp"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/ipam"
-	"github.com/mooring-ccm/mooring/providers/metal/layer2"
-	"github.com/mooring-ccm/mooring/providers/metal/metallb"
-	"github.com/mooring-ccm/mooring/providers/metal/nodegroup"
-	"github.com/mooring-ccm/mooring/providers/metal/power"
+	"github.com/mooring-ccm/mooring/providers/metal/lb/announce"
+	"github.com/mooring-ccm/mooring/providers/metal/lb/bgp"
+	"github.com/mooring-ccm/mooring/providers/metal/lb/ipam"
+	"github.com/mooring-ccm/mooring/providers/metal/lb/layer2"
+	"github.com/mooring-ccm/mooring/providers/metal/lb/metallb"
+	"github.com/mooring-ccm/mooring/providers/metal/machines/nodegroup"
+	"github.com/mooring-ccm/mooring/providers/metal/machines/power"
 )
 
 // ProviderName is the name of the provider, for --cloud-provider.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/machines/dead"
-	"github.com/mooring-ccm/mooring/providers/metal/power"
+	"github.com/mooring-ccm/mooring/providers/metal/machines/power"
 	"github.com/mooring-ccm/mooring/providers/metal/self"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/power"
+	"github.com/mooring-ccm/mooring/providers/metal/machines/power"
 )
 
 const (

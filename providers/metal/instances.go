@@ -19,9 +19,9 @@ import (
 
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/machine"
-	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
-	"github.com/mooring-ccm/mooring/providers/metal/power"
+	"github.com/mooring-ccm/mooring/providers/metal/machines/machine"
+	"github.com/mooring-ccm/mooring/providers/metal/machines/nodestate"
+	"github.com/mooring-ccm/mooring/providers/metal/machines/power"
 )
 
 // listPage is how many machines a page of a list holds.

@@ -24,8 +24,8 @@ import (
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/machine"
-	"github.com/mooring-ccm/mooring/providers/metal/power"
+	"github.com/mooring-ccm/mooring/providers/metal/machines/machine"
+	"github.com/mooring-ccm/mooring/providers/metal/machines/power"
 )
 
 // grid is the power of machines, which a test turns on and off.

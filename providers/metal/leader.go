@@ -16,10 +16,10 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/mooring-ccm/mooring/internal/message/events"
-	"github.com/mooring-ccm/mooring/providers/metal/announce"
-	"github.com/mooring-ccm/mooring/providers/metal/announce/model"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/ipam"
+	"github.com/mooring-ccm/mooring/providers/metal/lb/announce"
+	"github.com/mooring-ccm/mooring/providers/metal/lb/announce/model"
+	"github.com/mooring-ccm/mooring/providers/metal/lb/ipam"
 )
 
 // clientName is the user agent of the leader's parts where the manager has given no client.

@@ -8,9 +8,9 @@ import (
 	coreinformers "k8s.io/client-go/informers/core/v1"
 
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/machine"
-	"github.com/mooring-ccm/mooring/providers/metal/nodegroup"
-	"github.com/mooring-ccm/mooring/providers/metal/power"
+	"github.com/mooring-ccm/mooring/providers/metal/machines/machine"
+	"github.com/mooring-ccm/mooring/providers/metal/machines/nodegroup"
+	"github.com/mooring-ccm/mooring/providers/metal/machines/power"
 	"github.com/mooring-ccm/mooring/providers/metal/self"
 )
 

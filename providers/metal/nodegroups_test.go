@@ -22,8 +22,8 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/machines/dead"
-	"github.com/mooring-ccm/mooring/providers/metal/nodegroup"
-	"github.com/mooring-ccm/mooring/providers/metal/power"
+	"github.com/mooring-ccm/mooring/providers/metal/machines/nodegroup"
+	"github.com/mooring-ccm/mooring/providers/metal/machines/power"
 )
 
 // running has machines on at the start, of all BMCs.

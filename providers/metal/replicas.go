@@ -12,11 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-ccm/mooring/provider"
-	"github.com/mooring-ccm/mooring/providers/metal/announce"
-	"github.com/mooring-ccm/mooring/providers/metal/bgp"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/health"
-	"github.com/mooring-ccm/mooring/providers/metal/layer2"
+	"github.com/mooring-ccm/mooring/providers/metal/lb/announce"
+	"github.com/mooring-ccm/mooring/providers/metal/lb/bgp"
+	"github.com/mooring-ccm/mooring/providers/metal/lb/health"
+	"github.com/mooring-ccm/mooring/providers/metal/lb/layer2"
 	"github.com/mooring-ccm/mooring/providers/metal/self"
 )
 

@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 
-	"github.com/mooring-ccm/mooring/providers/metal/announce"
-	"github.com/mooring-ccm/mooring/providers/metal/bgp"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
+	"github.com/mooring-ccm/mooring/providers/metal/lb/announce"
+	"github.com/mooring-ccm/mooring/providers/metal/lb/bgp"
 )
 
 // routes are the ranges of pod addresses that are announced to routers. They follow from the nodes, on every replica alike: what the route

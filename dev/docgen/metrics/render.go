@@ -23,15 +23,15 @@ var rooms = []room{
 	{"internal/version", "The program itself"},
 	{"providers/openstack/quotas", "OpenStack: quotas"},
 	{"providers/metal/config", "Bare metal: cloud config and inventory"},
-	{"providers/metal/metallb", "Bare metal: MetalLB's resources"},
-	{"providers/metal/ipam", "Bare metal: addresses"},
-	{"providers/metal/announce", "Bare metal: announcement"},
-	{"providers/metal/health", "Bare metal: probes"},
-	{"providers/metal/bgp", "Bare metal: BGP"},
-	{"providers/metal/layer2", "Bare metal: ARP and NDP"},
-	{"providers/metal/power", "Bare metal: power"},
+	{"providers/metal/lb/metallb", "Bare metal: MetalLB's resources"},
+	{"providers/metal/lb/ipam", "Bare metal: addresses"},
+	{"providers/metal/lb/announce", "Bare metal: announcement"},
+	{"providers/metal/lb/health", "Bare metal: probes"},
+	{"providers/metal/lb/bgp", "Bare metal: BGP"},
+	{"providers/metal/lb/layer2", "Bare metal: ARP and NDP"},
+	{"providers/metal/machines/power", "Bare metal: power"},
 	{"providers/metal/machines/dead", "Bare metal: machines that are off or turned off"},
-	{"providers/metal/nodegroup", "Bare metal: machines that sleep"},
+	{"providers/metal/machines/nodegroup", "Bare metal: machines that sleep"},
 }
 
 // group is a section.

@@ -13,7 +13,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/e2e/rack"
 	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
-	"github.com/mooring-ccm/mooring/providers/metal/metallb"
+	"github.com/mooring-ccm/mooring/providers/metal/lb/metallb"
 )
 
 // resourcesTakeTurns has resources of MetalLB take the place of the file, and the file theirs, by two rolling updates. Nothing changes for

@@ -19,7 +19,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/names"
-	"github.com/mooring-ccm/mooring/providers/metal/metallb"
+	"github.com/mooring-ccm/mooring/providers/metal/lb/metallb"
 )
 
 // metallbDefinitions are MetalLB's own definitions of resources.

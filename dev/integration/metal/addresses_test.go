@@ -14,7 +14,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/controller/service"
 	"github.com/mooring-ccm/mooring/provider/conformance"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/ipam"
+	"github.com/mooring-ccm/mooring/providers/metal/lb/ipam"
 )
 
 // pools are small.

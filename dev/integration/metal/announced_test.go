@@ -18,10 +18,10 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
-	"github.com/mooring-ccm/mooring/providers/metal/announce"
-	"github.com/mooring-ccm/mooring/providers/metal/announce/model"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/health"
+	"github.com/mooring-ccm/mooring/providers/metal/lb/announce"
+	"github.com/mooring-ccm/mooring/providers/metal/lb/announce/model"
+	"github.com/mooring-ccm/mooring/providers/metal/lb/health"
 )
 
 // optimist is a prober to which every node is healthy.

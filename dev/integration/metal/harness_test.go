@@ -24,7 +24,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/ipam"
+	"github.com/mooring-ccm/mooring/providers/metal/lb/ipam"
 )
 
 const namespace = "default"

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-ccm/mooring/dev/must"
-	"github.com/mooring-ccm/mooring/providers/metal/ipam"
+	"github.com/mooring-ccm/mooring/providers/metal/lb/ipam"
 )
 
 // assignedByOthers writes an address to a Service's status, as another implementation has done.

@@ -12,7 +12,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 
-	metalpower "github.com/mooring-ccm/mooring/providers/metal/power"
+	metalpower "github.com/mooring-ccm/mooring/providers/metal/machines/power"
 )
 
 const (

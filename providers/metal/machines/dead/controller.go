@@ -21,8 +21,8 @@ import (
 	"github.com/mooring-ccm/mooring/internal/leaserecord"
 	"github.com/mooring-ccm/mooring/internal/required"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
-	metalpower "github.com/mooring-ccm/mooring/providers/metal/power"
+	"github.com/mooring-ccm/mooring/providers/metal/machines/nodestate"
+	metalpower "github.com/mooring-ccm/mooring/providers/metal/machines/power"
 	"github.com/mooring-ccm/mooring/providers/metal/self"
 )
 

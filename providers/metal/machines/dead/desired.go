@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
-	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
+	"github.com/mooring-ccm/mooring/providers/metal/machines/nodestate"
 )
 
 const (

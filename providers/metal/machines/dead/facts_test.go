@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
+	"github.com/mooring-ccm/mooring/providers/metal/machines/nodestate"
 )
 
 func TestNodeFacts(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
-	metalpower "github.com/mooring-ccm/mooring/providers/metal/power"
+	"github.com/mooring-ccm/mooring/providers/metal/machines/nodestate"
+	metalpower "github.com/mooring-ccm/mooring/providers/metal/machines/power"
 )
 
 var (

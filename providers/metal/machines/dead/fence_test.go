@@ -29,7 +29,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	metalpower "github.com/mooring-ccm/mooring/providers/metal/power"
+	metalpower "github.com/mooring-ccm/mooring/providers/metal/machines/power"
 	"github.com/mooring-ccm/mooring/providers/metal/self"
 )
 

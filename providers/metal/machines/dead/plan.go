@@ -9,7 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
+	"github.com/mooring-ccm/mooring/providers/metal/machines/nodestate"
 )
 
 // kind is what an action does.

@@ -13,8 +13,8 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	"pgregory.net/rapid"
 
-	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
-	metalpower "github.com/mooring-ccm/mooring/providers/metal/power"
+	"github.com/mooring-ccm/mooring/providers/metal/machines/nodestate"
+	metalpower "github.com/mooring-ccm/mooring/providers/metal/machines/power"
 )
 
 // tainted returns the facts of a node whose machine has that power, by a controller that is trusted.

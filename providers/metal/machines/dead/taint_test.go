@@ -22,8 +22,8 @@ import (
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
-	metalpower "github.com/mooring-ccm/mooring/providers/metal/power"
+	"github.com/mooring-ccm/mooring/providers/metal/machines/nodestate"
+	metalpower "github.com/mooring-ccm/mooring/providers/metal/machines/power"
 	"github.com/mooring-ccm/mooring/providers/metal/self"
 )
 
