@@ -240,7 +240,8 @@ func (w *World) judge(name string, before, after *corev1.Node) {
 	if ready(before) && !hasTaint(before, cloudproviderapi.TaintNodeShutdown) && hasTaint(after, cloudproviderapi.TaintNodeShutdown) {
 		w.fault("2a-tainted", name, "the manager set the shutdown taint of a node that is Ready")
 	}
-	if !unroutable(before) && unroutable(after) && w.routeOf(name, 0) != nil {
+	route := w.routeOf(name, 0)
+	if known := route != nil && (route.shown || network(before, corev1.ConditionFalse)); known && !unroutable(before) && unroutable(after) {
 		w.fault("12", name, "the manager told a node that has a route that it has none")
 	}
 }

@@ -312,13 +312,25 @@ func (r router) ListRoutes(ctx context.Context, _ string) (routes []*cloudprovid
 		}
 		return nil
 	})
+	for _, one := range routes {
+		r.shows(string(one.TargetNode), err)
+	}
 	return routes, err
+}
+
+// shows notes that a call which has returned shows a route to the manager that is judged.
+func (r router) shows(node string, err error) {
+	r.world.mu.Lock()
+	defer r.world.mu.Unlock()
+	if one := r.world.routeOf(node, 0); one != nil && err == nil && !r.other {
+		one.shown = true
+	}
 }
 
 // CreateRoute implements cloudprovider.Routes.
 func (r router) CreateRoute(ctx context.Context, _, hint string, given *cloudprovider.Route) error {
 	name := string(given.TargetNode)
-	return r.call(ctx, "CreateRoute", name, arguments{}, func(*rand.Rand) error {
+	err := r.call(ctx, "CreateRoute", name, arguments{}, func(*rand.Rand) error {
 		w := r.world
 		if w.routeOf(name, 0) != nil {
 			return nil // it is there already, and the cloud says that all is well
@@ -332,6 +344,8 @@ func (r router) CreateRoute(ctx context.Context, _, hint string, given *cloudpro
 		}}
 		return nil
 	})
+	r.shows(name, err)
+	return err
 }
 
 // DeleteRoute implements cloudprovider.Routes.

@@ -80,6 +80,8 @@ type route struct {
 	route   cloudprovider.Route
 	made    time.Duration
 	deleted time.Duration // zero while it exists
+	// shown says that a list or a successful creation has shown it to the manager that is judged.
+	shown bool
 }
 
 // nodeState is a node of the API server and what happened to it.

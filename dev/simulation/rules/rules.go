@@ -389,6 +389,9 @@ func removal(j *judge) {
 		affirmed += j.asksAgain(node.Name, affirmed)
 		counted := max(j.young(node), j.leads(due), j.doubted(due)) // from when on denials of all count
 		due = max(due, affirmed+gone+4*j.longest, counted+gone+calls)
+		for leads := j.leads(due); leads+gone+calls > due; leads = j.leads(due) { // meanwhile another one takes over
+			due = leads + gone + calls
+		}
 		if left, _ := j.leaves(node); j.draw.Plugin.Has(draw.Replicas) { // until all replicas deny it
 			due = max(due, left+j.draw.Plugin.Lag+gone+calls)
 		}

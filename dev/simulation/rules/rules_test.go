@@ -293,6 +293,13 @@ var allowances = []allowance{
 		broken:  func(d *draw.Draw, _ *double.Record) { d.Events = d.Events[:1] },
 	},
 	{
+		name: "a node that two processes have heard denied before a third one leads", rule: "3",
+		draw: world(draw.Event{At: 2 * time.Minute, Kind: draw.Leave, Object: "m"},
+			draw.Event{At: 3*time.Minute + time.Second, Kind: draw.LeaseLost}, draw.Event{At: 3*time.Minute + 20*time.Second, Kind: draw.LeaseLost}),
+		mooring: func(r *double.Record) { r.Removed["m"] = 3*time.Minute + 55*time.Second },
+		broken:  func(d *draw.Draw, _ *double.Record) { d.Events = d.Events[:2] },
+	},
+	{
 		name: "a node whose second question hangs", rule: "3", draw: world(draw.Event{At: 2 * time.Minute, Kind: draw.Leave, Object: "m"}),
 		mooring: func(r *double.Record) {
 			hung := &double.Call{Method: "InstanceExists", Object: "m", Began: 3 * time.Minute, Ended: 6 * time.Minute, Overlap: 1, Err: errors.New("lost")}
