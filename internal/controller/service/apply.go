@@ -18,7 +18,6 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
-	"github.com/mooring-ccm/mooring/internal/controller/service/orphancheck"
 	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
 	"github.com/mooring-ccm/mooring/internal/dryrun"
 	"github.com/mooring-ccm/mooring/provider"
@@ -226,7 +225,7 @@ func clusterUID(reader client.Reader) func(context.Context) types.UID {
 	}
 }
 
-// orphanDeleter deletes load balancers of Services that do not exist. They wait in the write limiter as Services do, behind all of them.
+// orphanDeleter deletes load balancers of Services that do not exist. They wait in the write limiter as Services do that failed.
 type orphanDeleter struct {
 	limiter  *writelimit.Limiter
 	recorder record.EventRecorder
@@ -249,10 +248,10 @@ func (d *orphanDeleter) admit() {
 // delete deletes the load balancer of a Service, and reports whether parts of it may be left, see orphancheck.LoadBalancers. If that
 // goes on, there are none.
 func (d *orphanDeleter) delete(
-	ctx context.Context, applier *applier, service *corev1.Service, attempt orphancheck.Attempt,
+	ctx context.Context, applier *applier, service *corev1.Service, before int,
 ) (parts bool, err error) {
-	err = d.remove(ctx, applier, service, attempt.Failed)
-	if errors.Is(err, errAbsent) && attempt.Parts+1 >= absenceTries {
+	err = d.remove(ctx, applier, service)
+	if errors.Is(err, errAbsent) && before+1 >= absenceTries {
 		deletionIncomplete(ctx, d.recorder, service, err)
 		return false, nil
 	}
@@ -260,8 +259,8 @@ func (d *orphanDeleter) delete(
 }
 
 // remove waits for the write limiter.
-func (d *orphanDeleter) remove(ctx context.Context, applier *applier, service *corev1.Service, failed bool) error {
-	for !d.limiter.Acquire(writelimit.Orphans, priorityOrphan, failed, nil) {
+func (d *orphanDeleter) remove(ctx context.Context, applier *applier, service *corev1.Service) error {
+	for !d.limiter.Acquire(writelimit.Orphans, rankFailed, nil) {
 		select {
 		case <-d.admitted:
 		case <-ctx.Done():

@@ -208,8 +208,8 @@ func (c *Controller) newDriftCheck(applier *applier) *driftCheck {
 		period: c.options.DriftCheckPeriod, calls: c.options.DriftCheckCalls, absence: c.options.AbsenceTime,
 		orphans: &orphancheck.LoadBalancers{
 			Cached: c.options.Client, Live: c.options.LiveReader, ClusterUID: applier.clusterUID, Made: c.states.madeFor,
-			Delete: func(ctx context.Context, service *corev1.Service, attempt orphancheck.Attempt) (bool, error) {
-				return c.orphans.delete(ctx, applier, service, attempt)
+			Delete: func(ctx context.Context, service *corev1.Service, before int) (bool, error) {
+				return c.orphans.delete(ctx, applier, service, before)
 			},
 			DeleteProven: c.options.CollectOrphans, Period: c.options.DriftCheckPeriod, Metrics: c.orphanMetrics, Recorder: c.options.Recorder,
 		},

@@ -240,7 +240,7 @@ func TestTargetUpdatesHaveTheirTurn(t *testing.T) {
 }
 
 // A place that is reserved does not idle: the pass of a Service that was admitted comes before all others in the queue, even where
-// many more urgent ones are made, each with a slow write to the API server.
+// many others are made, each with a slow write to the API server.
 func TestAReservedPlaceDoesNotIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const first, patch = 10 * time.Second, time.Second
@@ -248,9 +248,8 @@ func TestAReservedPlaceDoesNotIdle(t *testing.T) {
 		defer e.stop()
 		plugin := e.troubled(func(string, int) (time.Duration, error) { return first, nil })
 		time.Sleep(time.Minute)
-		healthy := healthyServices(2)
-		for _, service := range healthy {
-			e.addService(service)
+		for i := range 2 {
+			e.addService(serviceWith(named(fmt.Sprintf("web-%d", i))))
 			synctest.Wait()
 		}
 		time.Sleep(first - patch)
@@ -283,7 +282,7 @@ func TestOrphansHaveTheirTurn(t *testing.T) {
 		orphans, applier := e.core.orphans, e.core.reconciler.applier
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := orphans.remove(ctx, applier, serviceWith(named("left")), false); !errors.Is(err, context.DeadlineExceeded) {
+		if err := orphans.remove(ctx, applier, serviceWith(named("left"))); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error %v, want the context's", err)
 		}
 		before := len(plugin.written("bad-0"))
@@ -294,7 +293,7 @@ func TestOrphansHaveTheirTurn(t *testing.T) {
 		ctx, cancel = context.WithTimeout(t.Context(), 48*time.Hour)
 		defer cancel()
 		began := time.Now()
-		if err := orphans.remove(ctx, applier, serviceWith(named("left")), false); err != nil {
+		if err := orphans.remove(ctx, applier, serviceWith(named("left"))); err != nil {
 			t.Error(err)
 		}
 		if took := time.Since(began); took > bad*slowWrite {

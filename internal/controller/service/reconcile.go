@@ -20,8 +20,8 @@ import (
 	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
 )
 
-// The priorities in the queue of the controller and in the write limiter. Work that a user waits for comes before a refresh. In the queue, a pass
-// that the write limiter has admitted comes before all others. It has no priority in the limiter.
+// The priorities in the queue of the controller. Work that a user waits for comes before a refresh. A pass that the write limiter has admitted
+// comes before all others.
 const (
 	priorityAdmitted = 1000
 	priorityRemove   = 100
@@ -30,7 +30,13 @@ const (
 	priorityRetarget = 40
 	priorityRepair   = 20
 	priorityRefresh  = handler.LowPriority
-	priorityOrphan   = priorityRefresh - 1
+)
+
+// The ranks in the write limiter. Orphans have the highest, as Services whose last write failed.
+const (
+	rankNormal = iota
+	rankRefresh
+	rankFailed
 )
 
 // maxRounds is how often a pass plans. Two rounds make a load balancer and publish its address; the third finds nothing to do.
@@ -337,7 +343,7 @@ func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
 	if act.changesCloud() {
 		p.priority = priorityFor(p, act)
 		limiter := r.pools.of(act)
-		if !limiter.Acquire(p.key, p.priority, r.failedLast(p, act), r.events.noticeOf(p, act, EventWaiting)) {
+		if !limiter.Acquire(p.key, r.rank(p, act), r.events.noticeOf(p, act, EventWaiting)) {
 			p.waits = append(p.waits, limiter)
 			return errWaiting
 		}
@@ -418,6 +424,18 @@ func (r *reconciler) lastFailure(p *pass, act action) *failure {
 		return nil
 	default:
 		return known.failure
+	}
+}
+
+// rank is behind whom a write waits: users wait for no refresh, and no Service waits for another one that fails.
+func (r *reconciler) rank(p *pass, act action) int {
+	switch {
+	case r.failedLast(p, act):
+		return rankFailed
+	case p.priority == priorityRefresh:
+		return rankRefresh
+	default:
+		return rankNormal
 	}
 }
 

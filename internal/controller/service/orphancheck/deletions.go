@@ -43,14 +43,6 @@ type failure struct {
 	retryAt time.Time
 }
 
-// Attempt is what came of deleting an orphan before.
-type Attempt struct {
-	// Failed says that the last deletion failed.
-	Failed bool
-	// Parts is how many in a row failed though there was no load balancer to be seen.
-	Parts int
-}
-
 // Wait waits for the deletion that is under way. None begins once the context of the checks has ended.
 func (l *LoadBalancers) Wait() { l.deletions.running.Wait() }
 
@@ -98,7 +90,7 @@ func (l *LoadBalancers) deleteNext(ctx context.Context) bool {
 	d.due, d.current = d.due[1:], keyOf(one)
 	before := d.failing[d.current]
 	d.mu.Unlock()
-	parts, err := l.Delete(ctx, one.AsService(), Attempt{Failed: before.count > 0, Parts: before.parts})
+	parts, err := l.Delete(ctx, one.AsService(), before.parts)
 	if ctx.Err() == nil || err == nil {
 		l.deleted(ctx, one, before, parts, err)
 	}

@@ -64,9 +64,9 @@ type LoadBalancers struct {
 	ClusterUID func(context.Context) types.UID
 	// Made returns the UIDs of the Services for which this process has made a load balancer that it has not deleted.
 	Made func() []types.UID
-	// Delete deletes the load balancer of a Service that does not exist. Attempt says what came of it before. Parts says that the
-	// deletion is to be repeated though there is no load balancer to be seen: parts of it may be left.
-	Delete func(ctx context.Context, service *corev1.Service, attempt Attempt) (parts bool, err error)
+	// Delete deletes the load balancer of a Service that does not exist. Parts says that the deletion is to
+	// be repeated though there is no load balancer to be seen: parts of it may be left. Before is how many deletions in a row said so.
+	Delete func(ctx context.Context, service *corev1.Service, before int) (parts bool, err error)
 	// DeleteProven says that orphans are deleted that are proven to be this cluster's.
 	DeleteProven bool
 	// Period is how often Check is called.

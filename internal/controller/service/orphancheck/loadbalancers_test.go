@@ -64,8 +64,8 @@ const period = 10 * time.Minute
 
 // deletion is a call of LoadBalancers.Delete.
 type deletion struct {
-	UID     types.UID
-	Attempt Attempt
+	UID    types.UID
+	Before int
 }
 
 // checked is a check of load balancers with what it works on, and what it has done.
@@ -89,8 +89,8 @@ func newChecked() *checked {
 	c.LoadBalancers = &LoadBalancers{
 		Cached: c.cached, Live: c.live, ClusterUID: func(context.Context) types.UID { return "me" },
 		Made: func() []types.UID { return c.made }, DeleteProven: true, Period: period, Metrics: NewMetrics(nil), Recorder: c.events,
-		Delete: func(_ context.Context, service *corev1.Service, attempt Attempt) (bool, error) {
-			c.calls = append(c.calls, deletion{service.UID, attempt})
+		Delete: func(_ context.Context, service *corev1.Service, before int) (bool, error) {
+			c.calls = append(c.calls, deletion{service.UID, before})
 			return c.parts[service.UID], c.fails[service.UID]
 		},
 	}
@@ -265,7 +265,7 @@ func TestDeletionsThatAlwaysFailHoldUpNoOther(t *testing.T) {
 		}
 		var mu sync.Mutex
 		tries, deleted := map[types.UID]int{}, map[types.UID]bool{}
-		c.Delete = func(_ context.Context, service *corev1.Service, _ Attempt) (bool, error) {
+		c.Delete = func(_ context.Context, service *corev1.Service, _ int) (bool, error) {
 			bad := strings.HasPrefix(service.Name, "stuck")
 			if bad {
 				time.Sleep(hangs)
@@ -322,7 +322,7 @@ func TestPausesAfterDeletionsThatFail(t *testing.T) {
 		for i := range 120 {
 			c.check(t, balancer("stuck", "me"))
 			if len(c.calls) > 0 {
-				c.expect(t, deletion{"stuck", Attempt{Failed: len(at) > 0}})
+				c.expect(t, deletion{UID: "stuck"})
 				at = append(at, i)
 			}
 			time.Sleep(period)
@@ -349,7 +349,7 @@ func TestPartsAreDeletedThoughTheyAreNotListed(t *testing.T) {
 				listed = append(listed, balancer("gone", "me"))
 			}
 			c.check(t, listed...)
-			c.expect(t, deletion{"gone", Attempt{Failed: tries > 0, Parts: tries}})
+			c.expect(t, deletion{"gone", tries})
 			time.Sleep(maxBackoffPeriods * period)
 		}
 		ended, cancel := context.WithCancel(t.Context())
@@ -362,7 +362,7 @@ func TestPartsAreDeletedThoughTheyAreNotListed(t *testing.T) {
 		delete(c.fails, "gone")
 		c.parts["gone"] = false
 		c.check(t)
-		c.expect(t, deletion{"gone", Attempt{Failed: true, Parts: 4}})
+		c.expect(t, deletion{"gone", 4})
 		if got := c.recorded(); len(got) != 2 || got[1] != "Normal DeletedOrphanLoadBalancer Deleted the load balancer lb-gone" {
 			t.Errorf("events %q", got)
 		}
@@ -377,7 +377,7 @@ func TestDeletionsEndWithTheController(t *testing.T) {
 		c := newChecked()
 		ctx, cancel := context.WithCancel(t.Context())
 		calls := 0
-		c.Delete = func(ctx context.Context, _ *corev1.Service, _ Attempt) (bool, error) {
+		c.Delete = func(ctx context.Context, _ *corev1.Service, _ int) (bool, error) {
 			calls++
 			<-ctx.Done()
 			return true, ctx.Err()

@@ -1,5 +1,5 @@
-// Package writelimit bounds how many writes to the cloud go on at once, and orders the waiting ones. It knows nothing of Services but
-// their names, and neither calls the cloud nor the API server.
+// Package writelimit bounds how many writes to the cloud go on at once. It knows nothing of Services but their names, and neither calls the
+// cloud nor the API server.
 package writelimit
 
 import (
@@ -18,6 +18,8 @@ const (
 	NoticeAfter = time.Second
 	// shownWrites is how many writes such an event names.
 	shownWrites = 3
+	// oldestEvery is every how many admissions the earliest waiter is admitted, whatever its rank: there may be no end of lower ones.
+	oldestEvery = 16
 )
 
 // Orphans is the name under which load balancers without a Service wait. No Service has it: it has no namespace.
@@ -26,10 +28,10 @@ var Orphans = types.NamespacedName{Name: "orphans"}
 // Limiter bounds how many writes to the cloud go on at once. Clouds exist that lose a change when two reach them together;
 // for those the bound is one.
 //
-// No worker is blocked by it: a pass that finds no place ends. When nextWaiting chooses it, a place is reserved for it and the
-// pass is queued again. The place stays reserved until that pass asks for it or ends: no other one that comes in between takes it.
+// No worker is blocked by it: a pass that finds no place ends. When it is its turn, a place is reserved for it and the pass is queued
+// again. The place stays reserved until that pass asks for it or ends: no other one that comes in between takes it.
 //
-// See ADR 42.
+// See ADR 42 and 47.
 type Limiter struct {
 	places int
 	// queue queues the pass of a waiter that was admitted.
@@ -40,10 +42,23 @@ type Limiter struct {
 	writing map[types.NamespacedName]time.Time
 	// admitted are those for which a place is reserved: they were queued and have not asked again yet.
 	admitted map[types.NamespacedName]*waiter
-	// waiting has none but held ones while a place is free.
+	// waiting is in the order of arrival, and has none but held ones while a place is free.
 	waiting []*waiter
-	// arrivals counts the ones that had to wait.
-	arrivals uint64
+	// arrivals counts the ones that had to wait, and admissions the ones of them that were admitted.
+	arrivals, admissions int
+}
+
+// waiter is a pass that waits for a place.
+type waiter struct {
+	key types.NamespacedName
+	// rank is behind whom it waits: all of a lower one.
+	rank int
+	// asked numbers waiters in the order of arrival.
+	asked int
+	// held says that its pass writes elsewhere, see Limiter.Hold.
+	held bool
+	// stopNotice cancels the notice that it waits; nil: there is none.
+	stopNotice func()
 }
 
 // New returns a limiter with so many places. Queue queues the pass of a waiter that was admitted; it must not call the limiter.
@@ -54,9 +69,9 @@ func New(places int, queue func(types.NamespacedName)) *Limiter {
 }
 
 // Acquire returns whether a pass may write to the cloud now. If so, it calls Release afterwards. If not, it waits: it is queued
-// again when it is its turn, unless it calls Cancel before. Notice is called with what it waits for if that takes longer than
-// NoticeAfter, from another goroutine and at most once; nil: no notice.
-func (l *Limiter) Acquire(key types.NamespacedName, priority int, failed bool, notice func(message string)) bool {
+// again when it is its turn, unless it calls Cancel before: first come, first served, but a higher rank waits behind all lower ones.
+// Notice is called with what it waits for if that takes longer than NoticeAfter, from another goroutine and at most once; nil: no notice.
+func (l *Limiter) Acquire(key types.NamespacedName, rank int, notice func(message string)) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.admitted[key] != nil || l.free() > 0 {
@@ -65,18 +80,16 @@ func (l *Limiter) Acquire(key types.NamespacedName, priority int, failed bool, n
 		return true
 	}
 	if at := l.find(key); at >= 0 {
-		l.waiting[at].failed = l.waiting[at].failed && failed
-		l.waiting[at].priority = max(l.waiting[at].priority, priority)
+		l.waiting[at].rank = min(l.waiting[at].rank, rank)
 	} else {
-		l.waiting = append(l.waiting, l.newWaiter(key, priority, failed, notice))
+		l.waiting = append(l.waiting, l.newWaiter(key, rank, notice))
 	}
-	countPeers(l.waiting)
 	return false
 }
 
-// newWaiter returns a waiter that asks last. The lock is held.
-func (l *Limiter) newWaiter(key types.NamespacedName, priority int, failed bool, notice func(string)) *waiter {
-	w := &waiter{key: key, priority: priority, failed: failed, asked: l.arrivals}
+// newWaiter returns a waiter that asks last, and whose notice will come. The lock is held.
+func (l *Limiter) newWaiter(key types.NamespacedName, rank int, notice func(string)) *waiter {
+	w := &waiter{key: key, rank: rank, asked: l.arrivals}
 	l.arrivals++
 	if notice != nil {
 		timer := time.AfterFunc(NoticeAfter, func() {
@@ -116,6 +129,7 @@ func (l *Limiter) Hold(key types.NamespacedName) {
 	if w := l.admitted[key]; w != nil {
 		delete(l.admitted, key)
 		l.waiting = append(l.waiting, w)
+		slices.SortFunc(l.waiting, func(a, b *waiter) int { return a.asked - b.asked })
 	}
 	if at := l.find(key); at >= 0 {
 		l.waiting[at].held = true
@@ -136,15 +150,26 @@ func (l *Limiter) Resume(key types.NamespacedName) {
 // admitNext reserves the places that are free, and queues those whose they are. The lock is held.
 func (l *Limiter) admitNext() {
 	for l.free() > 0 {
-		at := nextWaiting(l.waiting)
+		at := l.next()
 		if at < 0 {
 			return
 		}
+		l.admissions++
 		next := l.remove(at)
-		countPassed(l.waiting, next)
 		l.admitted[next.key] = next
 		l.queue(next.key)
 	}
+}
+
+// next returns the index of the waiter that is admitted next, -1 if none may be. The lock is held.
+func (l *Limiter) next() int {
+	next := -1
+	for i, w := range l.waiting {
+		if !w.held && (next < 0 || w.rank < l.waiting[next].rank && l.admissions%oldestEvery != oldestEvery-1) {
+			next = i
+		}
+	}
+	return next
 }
 
 // free returns how many places are neither taken nor reserved. The lock is held.

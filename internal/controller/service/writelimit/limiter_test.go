@@ -2,7 +2,6 @@ package writelimit
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -11,17 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
-)
-
-// The priorities of the service controller, the most urgent first.
-const (
-	priorityRemove   = 100
-	priorityNew      = 80
-	priorityChange   = 60
-	priorityRetarget = 40
-	priorityRepair   = 20
-	priorityRefresh  = -100
-	priorityOrphan   = priorityRefresh - 1
 )
 
 // serviceKey is the name of a Service by number.
@@ -34,46 +22,65 @@ func limiterOf(places int) (*Limiter, *[]string) {
 }
 
 // try asks for a place without a notice.
-func (l *Limiter) try(id, priority int) bool {
-	return l.Acquire(serviceKey(id), priority, false, nil)
+func (l *Limiter) try(id int) bool {
+	return l.Acquire(serviceKey(id), 0, nil)
 }
 
-// Waiting ones are admitted by priority, and of equal priority in the order in which they asked; the first of them is passed
-// as often as it has peers.
+// Waiting ones are admitted by rank, and in the order in which they asked. Who asks again keeps its place, and the lowest of its ranks.
 func TestWriteLimiterOrder(t *testing.T) {
 	l, admitted := limiterOf(1)
-	if !l.try(9, 0) {
+	if !l.try(9) {
 		t.Fatal("the only place is free, and was not given")
 	}
-	for id, priority := range []int{0, 0, 0, 0, 5, 5, 9} {
-		if l.try(id, priority) {
+	ranks := map[int]int{0: 2, 1: 2, 3: 1}
+	for id := range 6 {
+		if l.Acquire(serviceKey(id), ranks[id], nil) {
 			t.Fatalf("%d has got a place that another one has", id)
 		}
 	}
-	l.try(2, 7) // has become more urgent
-	for writer := 9; len(*admitted) < 7; {
+	l.try(1) // has changed
+	for _, id := range []int{2, 5} {
+		l.Acquire(serviceKey(id), 1, nil)
+	}
+	for writer := 9; len(*admitted) < 6; {
 		l.Release(serviceKey(writer))
 		writer = int((*admitted)[len(*admitted)-1][0] - '0')
-		if !l.try(writer, 0) {
+		if !l.try(writer) {
 			t.Fatalf("%d was admitted and has got no place", writer)
 		}
 	}
-	// 0 and 1 have three peers each, and are passed three times. 3 is passed by 6, 4 and 5.
-	if want := []string{"6", "2", "4", "0", "1", "5", "3"}; !slices.Equal(*admitted, want) {
+	if want := []string{"1", "2", "4", "5", "3", "0"}; !slices.Equal(*admitted, want) {
 		t.Errorf("admitted %v, want %v", *admitted, want)
+	}
+}
+
+// One of a high rank is admitted although there is no end of lower ones.
+func TestWaitingIsBounded(t *testing.T) {
+	l, admitted := limiterOf(1)
+	l.try(0)
+	l.Acquire(serviceKey(1), 1, nil)
+	for writer, next := 0, 2; !slices.Contains(*admitted, "1"); writer, next = next, next+1 {
+		if len(*admitted) > oldestEvery {
+			t.Fatalf("%d others were admitted before it, want at most %d", len(*admitted), oldestEvery-1)
+		}
+		l.try(next)
+		l.Release(serviceKey(writer))
+		if !slices.Contains(*admitted, "1") && !l.try(next) {
+			t.Fatalf("%d was admitted and has got no place", next)
+		}
 	}
 }
 
 // A place that is reserved is taken by no other one: what was admitted has been passed for the last time.
 func TestWriteLimiterKeepsAReservedPlace(t *testing.T) {
 	l, admitted := limiterOf(1)
-	l.try(0, priorityNew)
-	l.try(1, priorityRefresh)
+	l.try(0)
+	l.Acquire(serviceKey(1), 1, nil)
 	l.Release(serviceKey(0))
-	if l.try(2, priorityRemove) {
+	if l.try(2) {
 		t.Error("the reserved place was given to another one")
 	}
-	if !l.try(1, priorityRefresh) {
+	if !l.try(1) {
 		t.Error("the one that was admitted has got no place")
 	}
 	l.Release(serviceKey(1))
@@ -86,7 +93,7 @@ func TestWriteLimiterKeepsAReservedPlace(t *testing.T) {
 func TestWriteLimiterCancel(t *testing.T) {
 	l, admitted := limiterOf(1)
 	for id := range 5 {
-		l.try(id, 0)
+		l.try(id)
 	}
 	l.Cancel(serviceKey(2))
 	l.Release(serviceKey(0))
@@ -101,17 +108,17 @@ func TestWriteLimiterCancel(t *testing.T) {
 func TestWriteLimiterHold(t *testing.T) {
 	l, admitted := limiterOf(1)
 	for id := range 4 {
-		l.try(id, 0)
+		l.try(id)
 	}
 	l.Hold(serviceKey(1))
 	l.Release(serviceKey(0)) // 2 is admitted
 	l.Hold(serviceKey(2))    // 3 is admitted instead
-	l.try(3, 0)
+	l.try(3)
 	l.Release(serviceKey(3))
 	if want := []string{"2", "3"}; !slices.Equal(*admitted, want) || l.CountWaiting() != 2 {
 		t.Errorf("admitted %v while two write elsewhere, want %v; %d wait", *admitted, want, l.CountWaiting())
 	}
-	l.try(4, 0)
+	l.try(4)
 	l.Resume(serviceKey(2))
 	l.Resume(serviceKey(1))
 	l.Release(serviceKey(4))
@@ -125,16 +132,16 @@ func TestWriteLimiterNotice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := limiterOf(2)
 		defer l.Stop()
-		l.try(0, 0)
+		l.try(0)
 		time.Sleep(time.Minute)
-		l.try(1, 0)
+		l.try(1)
 		notices := make(chan string, 100)
 		for id := 2; id < 6; id++ {
-			if l.Acquire(serviceKey(id), 0, false, func(message string) { notices <- fmt.Sprint(id, message) }) {
+			if l.Acquire(serviceKey(id), 0, func(message string) { notices <- fmt.Sprint(id, message) }) {
 				t.Fatal("there is no place for it")
 			}
 		}
-		l.Acquire(serviceKey(3), 0, false, func(string) { t.Error("two notices of one wait") })
+		l.Acquire(serviceKey(3), 0, func(string) { t.Error("two notices of one wait") })
 		l.Cancel(serviceKey(4))
 		time.Sleep(NoticeAfter - 1)
 		l.Release(serviceKey(0)) // 2 is admitted
@@ -174,7 +181,7 @@ func TestWriteLimiterNeverStalls(t *testing.T) {
 				l.Cancel(serviceKey(id))
 				delete(writing, id)
 			case !writing[id] && rapid.IntRange(0, 3).Draw(t, "asks") > 0:
-				if l.Acquire(serviceKey(id), rapid.IntRange(0, 2).Draw(t, "priority"), rapid.Bool().Draw(t, "failed"), nil) {
+				if l.Acquire(serviceKey(id), rapid.IntRange(0, 2).Draw(t, "rank"), nil) {
 					writing[id] = true
 				}
 			case !writing[id]:
@@ -188,141 +195,4 @@ func TestWriteLimiterNeverStalls(t *testing.T) {
 			}
 		}
 	})
-}
-
-// wait is what a model of the write limiter knows of a waiter.
-type wait struct {
-	asked, priority int
-	failed          bool
-	// before is how many waited when it asked, peers how many of its peers at most waited beside it.
-	before, peers int
-	// admitted is how many others were admitted since.
-	admitted int
-}
-
-// arrivals drives a write limiter with Services that ask, write, fail and ask again, and keeps the model.
-type arrivals struct {
-	*testing.T
-	limiter *Limiter
-	chance  *rand.Rand
-	waits   map[int]*wait
-	writing map[int]bool
-	// queued are the ones that were admitted and whose pass has not come round.
-	queued  []int
-	asked   int
-	longest int
-}
-
-func newArrivals(t *testing.T, places int, seed uint64) *arrivals {
-	a := &arrivals{T: t, chance: rand.New(rand.NewPCG(seed, 0)), waits: map[int]*wait{}, writing: map[int]bool{}}
-	a.limiter = New(places, func(key types.NamespacedName) {
-		id := 0
-		_, _ = fmt.Sscan(key.Name, &id)
-		a.admitted(id)
-	})
-	return a
-}
-
-// admitted holds an admission against what is promised to everybody who waits.
-func (a *arrivals) admitted(id int) {
-	next := a.waits[id]
-	if next == nil {
-		a.Fatalf("%d was admitted and does not wait", id)
-	}
-	delete(a.waits, id)
-	a.queued = append(a.queued, id)
-	for other, w := range a.waits {
-		w.admitted++
-		if w.admitted > w.before+w.peers {
-			a.Fatalf("%d has seen %d others admitted; %d waited when it asked, and it had %d peers", other, w.admitted, w.before, w.peers)
-		}
-		if next.failed && !w.failed && w.asked < next.asked {
-			a.Fatalf("%d, which failed, was admitted before %d, which asked before it and did not fail", id, other)
-		}
-	}
-	a.longest = max(a.longest, next.admitted)
-}
-
-// ask has a Service ask for a place.
-func (a *arrivals) ask(id, priority int, failed bool) {
-	if a.limiter.Acquire(serviceKey(id), priority, failed, nil) {
-		if a.waits[id] != nil {
-			a.Fatalf("%d waits and has got a place without being admitted", id)
-		}
-		a.writing[id] = true
-		return
-	}
-	if w := a.waits[id]; w != nil {
-		w.priority, w.failed = max(w.priority, priority), w.failed && failed
-	} else {
-		a.waits[id] = &wait{asked: a.asked, priority: priority, failed: failed, before: len(a.waits)}
-		a.asked++
-	}
-	for id, w := range a.waits {
-		peers := 0
-		for other, beside := range a.waits {
-			if other != id && (w.failed || !beside.failed && beside.priority == w.priority) {
-				peers++
-			}
-		}
-		w.peers = max(w.peers, peers)
-	}
-}
-
-// finish ends a write of a Service.
-func (a *arrivals) finish(id int) {
-	delete(a.writing, id)
-	a.limiter.Release(serviceKey(id))
-}
-
-// Whatever arrives later, and however often others fail and ask again: a waiter is admitted after at most as many others as
-// waited when it asked, and one for each of its peers. One that did not fail is never passed by one that did.
-func TestWaitingIsBounded(t *testing.T) {
-	priorities := []int{priorityRemove, priorityNew, priorityChange, priorityRetarget, priorityRepair, priorityRefresh, priorityOrphan}
-	for seed := range uint64(300) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			chance := rand.New(rand.NewPCG(seed, 1))
-			a := newArrivals(t, 1+chance.IntN(3), seed)
-			services, crowd := 2+chance.IntN(30), 1+chance.IntN(10)
-			for range 600 {
-				id := chance.IntN(services)
-				switch busy := a.writing[id]; {
-				case busy && chance.IntN(crowd) == 0:
-					a.finish(id)
-				case len(a.queued) > 0 && chance.IntN(2) == 0: // the pass of one that was admitted comes round
-					id, a.queued = a.queued[0], a.queued[1:]
-					if chance.IntN(10) == 0 {
-						a.limiter.Cancel(serviceKey(id)) // and has nothing to write
-					} else if a.ask(id, priorityChange, false); !a.writing[id] {
-						t.Fatalf("%d was admitted and has got no place", id)
-					}
-				case !busy && !slices.Contains(a.queued, id):
-					a.ask(id, priorities[chance.IntN(len(priorities))], chance.IntN(3) == 0)
-				}
-			}
-		})
-	}
-}
-
-// One that has no peers waits for the ones that waited before it, and for no others: such is a change of targets while Services
-// are created faster than they can be made.
-func TestCreationsDoNotPassAChangeOfTargets(t *testing.T) {
-	a := newArrivals(t, 1, 0)
-	next := 1
-	for ; next <= 20; next++ {
-		a.ask(next, priorityNew, false)
-	}
-	a.ask(0, priorityRetarget, false)
-	for writer := 1; !a.writing[0]; {
-		for range 3 { // for each that is made, three more are created
-			a.ask(next, priorityNew, false)
-			next++
-		}
-		a.finish(writer)
-		writer, a.queued = a.queued[0], a.queued[1:]
-		a.ask(writer, priorityNew, false)
-	}
-	if a.longest != 19 {
-		t.Errorf("%d writes came before it, want those 19 that waited before it", a.longest)
-	}
 }
