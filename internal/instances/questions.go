@@ -14,10 +14,6 @@ const (
 	// for which it takes longer must not hold up what the pass can do for the others, and two seconds are what a node that is gone
 	// takes from one observation to the next.
 	AnswerWait = 1500 * time.Millisecond
-	// longestAnswerWait is how long it waits where that is for the last of many answers, which come one after the other: more than half
-	// of them have come, and none is later than betweenAnswers after the one before. Those left out would be asked for a pass later.
-	longestAnswerWait = 2 * AnswerWait
-	betweenAnswers    = AnswerWait / 8
 )
 
 // Answer is what the cloud said of a node, or why it said nothing.
@@ -71,10 +67,7 @@ type question struct {
 // round is what one call of Ask put to the cloud.
 type round struct {
 	nodes   []*corev1.Node
-	began   time.Time
 	waiting int           // answers that the call waits for
-	heard   int           // those of them that have come
-	last    time.Time     // when the newest of them did
 	done    chan struct{} // closed when the call waits for no more
 	over    bool          // the call waits no more
 	answers []Answer
@@ -85,10 +78,9 @@ func (i *Inventory) Questions(put Put, options QuestionOptions) *Questions {
 	return &Questions{put: put, options: options, whole: i.Lists(), of: map[nodeKey]*question{}}
 }
 
-// Ask puts the question for those of the nodes for which none is open, and returns all answers that have come since the last
-// call. It waits for new answers for AnswerWait, or up to twice as long for the last of many, and not for nodes whose last answer took
-// longer. Nodes whose answers it returns without having asked for them are left to the next call. Calls must not overlap; ctx is the one of
-// the questions too, and ends them.
+// Ask puts the question for those of the nodes for which none is open, and returns all answers that have come since the last call. It waits
+// for new answers for AnswerWait, and not for nodes whose last answer took longer. Nodes whose answers it returns without having asked for
+// them are left to the next call. Calls must not overlap; ctx is the one of the questions too, and ends them.
 func (q *Questions) Ask(ctx context.Context, nodes []*corev1.Node) []Answer {
 	r := q.begin(nodes, time.Now())
 	waits := r.waiting > 0 // which is no longer to be read once the question is put
@@ -96,39 +88,15 @@ func (q *Questions) Ask(ctx context.Context, nodes []*corev1.Node) []Answer {
 		go q.run(ctx, r)
 	}
 	if waits {
-		q.await(ctx, r)
-	}
-	return q.end(r)
-}
-
-// await waits for the answers of a round.
-func (q *Questions) await(ctx context.Context, r *round) {
-	timer := time.NewTimer(AnswerWait)
-	defer timer.Stop()
-	for {
+		timer := time.NewTimer(AnswerWait)
+		defer timer.Stop()
 		select {
 		case <-r.done:
-			return
 		case <-ctx.Done():
-			return
 		case <-timer.C:
-			more := q.worthwhile(r, time.Now())
-			if more <= 0 {
-				return
-			}
-			timer.Reset(more)
 		}
 	}
-}
-
-// worthwhile returns for how long a round that has waited for AnswerWait is worth waiting for still.
-func (q *Questions) worthwhile(r *round, now time.Time) time.Duration {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if r.heard < r.waiting {
-		return 0
-	}
-	return min(r.last.Add(betweenAnswers).Sub(now), r.began.Add(longestAnswerWait).Sub(now))
+	return q.end(r)
 }
 
 // Answered reports whether the last question for a node, if there was any, was answered, and without an error.
@@ -150,7 +118,7 @@ func (q *Questions) Open() int {
 func (q *Questions) begin(nodes []*corev1.Node, now time.Time) *round {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	r := &round{answers: q.late, began: now, done: make(chan struct{})}
+	r := &round{answers: q.late, done: make(chan struct{})}
 	q.late = nil
 	if q.whole && (q.open > 0 || len(r.answers) > 0) {
 		return r
@@ -208,7 +176,6 @@ func (q *Questions) keep(r *round, answers []Answer, now time.Time) (news bool) 
 	for _, answer := range answers {
 		known := q.of[keyOf(answer.Node)]
 		if !known.slow {
-			r.heard, r.last = r.heard+1, now
 			if r.waiting--; r.waiting == 0 {
 				close(r.done)
 			}
