@@ -32,6 +32,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/election"
 	"github.com/mooring-ccm/mooring/internal/embedded"
 	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/internal/reconnect"
 	"github.com/mooring-ccm/mooring/internal/secrets"
 )
@@ -61,7 +62,7 @@ type assembly struct {
 	// migration is nil unless controllers run under the lease of --enable-leader-migration.
 	migration   *migration
 	inventory   func() (*instances.Inventory, error)
-	owners      *instances.Owners
+	owners      ownership.Rules
 	controllers []*running
 }
 
@@ -79,7 +80,7 @@ func (a *assembly) assemble(ctx context.Context) error {
 		}
 	}
 	a.inventory = sync.OnceValues(func() (*instances.Inventory, error) { return a.newInventory(ctx) })
-	a.owners = instances.NewOwners(rulesOf(a.config, a.cloud))
+	a.owners = rulesOf(a.config, a.cloud)
 	for i, controller := range a.config.enabled {
 		delay := time.Duration(0)
 		if interval := a.config.component.Generic.ControllerStartInterval.Duration; interval > 0 {

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 // ErrDryRun says that something is not to be had under --dry-run. A controller whose New returns it does not run there, which is logged.
@@ -71,5 +72,5 @@ type Environment struct {
 	// inventory returns what all controllers of this module ask about instances. It is built for the first that asks.
 	inventory func() (*instances.Inventory, error)
 	// owners is what all controllers of this module know of whose nodes are.
-	owners *instances.Owners
+	owners ownership.Rules
 }

@@ -46,7 +46,7 @@ var errNoStatement = errors.New("the provider says nothing about it")
 // sharedInstances are the Instances of all controllers.
 type sharedInstances struct {
 	*instances.Inventory
-	owners *instances.Owners
+	owners ownership.Rules
 }
 
 func (a *assembly) sharedInstances() (Instances, error) {

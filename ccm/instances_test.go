@@ -42,7 +42,7 @@ func (c knowingCloud) InstanceMetadata(_ context.Context, node *corev1.Node) (*c
 // TestInstances as controllers of vendors see them.
 func TestInstances(t *testing.T) {
 	inventory := instances.New(instances.Options{Cloud: knowingCloud{of: map[string]string{"there": "crane://1", "gone": ""}}})
-	shared := sharedInstances{inventory, instances.NewOwners(ownership.Rules{ProviderName: "crane", Schemes: []string{"crane"}})}
+	shared := sharedInstances{inventory, ownership.Rules{ProviderName: "crane", Schemes: []string{"crane"}}}
 	node := func(name, id string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: id}}
 	}

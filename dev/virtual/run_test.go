@@ -40,7 +40,7 @@ type run struct {
 	cloud     *faulty.Cloud
 	decorated cloudprovider.Interface
 	inventory *instances.Inventory
-	owners    *instances.Owners
+	owners    ownership.Rules
 	caches    *caches
 	client    client.Client
 	events    *events
@@ -62,7 +62,7 @@ func virtually(t *testing.T, options faulty.Options, build func(*run) (controlle
 		r.ctx, r.cancel = context.WithCancel(logr.NewContext(t.Context(), logr.Discard()))
 		r.decorated = cloud.Decorate(r.cloud, cloud.Options{})
 		r.inventory = instances.New(instances.Options{Cloud: r.decorated, Logger: logr.Discard()})
-		r.owners = instances.NewOwners(ownership.Rules{Schemes: []string{t.Name()}, ProviderName: t.Name()})
+		r.owners = ownership.Rules{Schemes: []string{t.Name()}, ProviderName: t.Name()}
 		r.cluster.put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "cluster"}})
 		r.caches = startCaches(r.ctx, r.cluster, &r.running)
 		r.client = cachedClient{cluster: r.cluster, caches: r.caches}

@@ -20,7 +20,6 @@ import (
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/service"
-	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
@@ -89,7 +88,7 @@ func startManager(t *testing.T, pools []config.Pool) (*harness.Manager, *ipam.Al
 		controller, err := service.New(service.Options{
 			Client: parts.GetClient(), LiveReader: parts.GetAPIReader(), Cache: parts.GetCache(), Recorder: parts.Recorder,
 			Cloud: decorated, ClusterName: "kubernetes",
-			Owners: instances.NewOwners(ownership.Rules{ProviderName: "metal"}), Classes: service.Classes{Default: true},
+			Owners: ownership.Rules{ProviderName: "metal"}, Classes: service.Classes{Default: true},
 			Registerer: parts.Registry, Logger: parts.Logger, TargetQuiet: 50 * time.Millisecond,
 			FirstRetry: time.Hour, LongestRetry: time.Hour, DriftCheckPeriod: 300 * time.Millisecond, CollectOrphans: true,
 		})

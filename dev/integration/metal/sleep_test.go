@@ -97,7 +97,7 @@ func startNodes(t *testing.T, made *metal.Cloud) {
 	leads(t, made)
 	build := func(parts harness.Parts) (manager.Runnable, error) {
 		inventory := instances.New(instances.Options{Cloud: cloud.Decorate(made, cloud.Options{})})
-		owners := instances.NewOwners(ownership.Rules{ProviderName: "metal", Schemes: []string{"metal"}})
+		owners := ownership.Rules{ProviderName: "metal", Schemes: []string{"metal"}}
 		initializing, err := node.New(node.Options{
 			Client: parts.GetClient(), LiveReader: parts.GetAPIReader(), Cache: parts.GetCache(), Recorder: parts.Recorder, Inventory: inventory,
 			Owners: owners, StatusUpdateFrequency: time.Hour, Registerer: parts.Registry, Logger: parts.Logger,

@@ -77,7 +77,7 @@ func (o options) build(parts harness.Parts) (manager.Runnable, error) {
 	return node.New(node.Options{
 		Whole:  whole,
 		Client: parts.GetClient(), LiveReader: parts.GetAPIReader(), LabelManagers: []string{"cloud-controller-manager"}, Cache: parts.GetCache(), Recorder: parts.Recorder, Inventory: o.Inventory,
-		Owners: instances.NewOwners(o.Rules), StatusUpdateFrequency: o.Refresh, FullRefreshPeriod: o.Full, Workers: o.Workers,
+		Owners: o.Rules, StatusUpdateFrequency: o.Refresh, FullRefreshPeriod: o.Full, Workers: o.Workers,
 		Registerer: parts.Registry, Logger: parts.Logger,
 	})
 }

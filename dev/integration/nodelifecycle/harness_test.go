@@ -87,7 +87,7 @@ func (o options) build(parts harness.Parts) (ctrl.Runnable, error) {
 	inventory := instances.New(instances.Options{Cloud: cloud.Decorate(o.Cloud, o.Calls), Registerer: parts.Registry})
 	return nodelifecycle.New(nodelifecycle.Options{
 		Client: parts.GetClient(), Cache: parts.GetCache(), Recorder: parts.Recorder,
-		Inventory: inventory, Owners: instances.NewOwners(o.Rules), Settings: settings(o.Settings), Period: cmp.Or(o.Period, period), Registerer: parts.Registry, Logger: parts.Logger,
+		Inventory: inventory, Owners: o.Rules, Settings: settings(o.Settings), Period: cmp.Or(o.Period, period), Registerer: parts.Registry, Logger: parts.Logger,
 		DeletionLog: &nodelifecycle.DeletionLog{Leases: parts.Clients.CoordinationV1(), Namespace: "kube-system", Name: o.Lease},
 	})
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/route"
-	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
@@ -67,7 +66,7 @@ func (o options) build(parts harness.Parts) (ctrl.Runnable, error) {
 	rules := ownership.Rules{ProviderName: o.Cloud.ProviderName(), Schemes: provider.CapabilitiesOf(o.Cloud).ProviderIDSchemes}
 	return route.New(route.Options{
 		Client: parts.GetClient(), Live: parts.GetAPIReader(), Cache: parts.GetCache(), Recorder: parts.Recorder, Cloud: decorated,
-		Owners:      instances.NewOwners(rules),
+		Owners:      rules,
 		ClusterName: simtest.ClusterName, ClusterCIDRs: clusterCIDRs, Period: o.Period, Patience: o.Patience,
 		Writes: o.Writes, Registerer: parts.Registry, Logger: parts.Logger,
 	})

@@ -19,7 +19,6 @@ import (
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/service"
-	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim"
@@ -54,7 +53,7 @@ func builder(plugin cloudprovider.Interface, edits ...func(*service.Options)) fu
 		rules := ownership.Rules{ProviderName: plugin.ProviderName(), Schemes: provider.CapabilitiesOf(plugin).ProviderIDSchemes}
 		options := service.Options{
 			Client: parts.GetClient(), LiveReader: parts.GetAPIReader(), Cache: parts.GetCache(), Recorder: parts.Recorder,
-			Cloud: decorated, ClusterName: "kubernetes", Owners: instances.NewOwners(rules),
+			Cloud: decorated, ClusterName: "kubernetes", Owners: rules,
 			Classes: service.Classes{Default: true}, Registerer: parts.Registry, Logger: parts.Logger,
 			TargetQuiet: 300 * time.Millisecond, TargetDelay: 20 * time.Second,
 			FirstRetry: 50 * time.Millisecond, LongestRetry: time.Second, DriftCheckPeriod: never,

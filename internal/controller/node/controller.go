@@ -30,13 +30,14 @@ import (
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/controller/node/pace"
 	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/internal/required"
 )
 
 // Name is the controller's name, as in the reference.
 const Name = "cloud-node-controller"
 
-// Options are what the controller works with. Client, Cache, Recorder, Inventory and Owners are required.
+// Options are what the controller works with. Client, Cache, Recorder and Inventory are required.
 type Options struct {
 	// Client reads from Cache and writes with the controller's identity.
 	Client client.Client
@@ -50,8 +51,8 @@ type Options struct {
 	Recorder record.EventRecorder
 	// Inventory knows the cloud's instances.
 	Inventory *instances.Inventory
-	// Owners says which nodes are ours, and takes in what proves it.
-	Owners *instances.Owners
+	// Owners says which nodes are ours.
+	Owners ownership.Rules
 	// Whole reports whether Cache holds all that the API server has of a node, except for managedFields. The controller may then update the node
 	// instead of patching it, which is cheaper. Nil: it holds no node completely.
 	Whole func(*corev1.Node) bool
@@ -144,7 +145,6 @@ func (o *Options) complete() error {
 	wrong := []error{required.Check("node controller",
 		required.Option{Name: "Client", Missing: o.Client == nil}, required.Option{Name: "Cache", Missing: o.Cache == nil},
 		required.Option{Name: "Recorder", Missing: o.Recorder == nil}, required.Option{Name: "Inventory", Missing: o.Inventory == nil},
-		required.Option{Name: "Owners", Missing: o.Owners == nil},
 	)}
 	if o.StatusUpdateFrequency < 0 {
 		wrong = append(wrong, fmt.Errorf("the node controller's option StatusUpdateFrequency is %s, want more than 0",

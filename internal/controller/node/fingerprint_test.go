@@ -72,7 +72,7 @@ func TestAFingerprintChangesWithAllThatDecides(t *testing.T) {
 }
 
 func refreshing() *reconciler {
-	return &reconciler{owners: instances.NewOwners(ownership.Rules{ProviderName: "sim"}), state: newState(), metrics: newMetrics(nil)}
+	return &reconciler{owners: ownership.Rules{ProviderName: "sim"}, state: newState(), metrics: newMetrics(nil)}
 }
 
 func TestARefreshLooksAgainWhenSomethingHasChanged(t *testing.T) {

@@ -85,7 +85,7 @@ func TestAnOutageIsNoFloodOfEvents(t *testing.T) {
 		cloud := &brokenCloud{}
 		r := &reconciler{
 			reader: waitingNodes{}, recorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Name}),
-			inventory: instances.New(instances.Options{Cloud: cloud}), owners: instances.NewOwners(ownership.Rules{ProviderName: "sim"}),
+			inventory: instances.New(instances.Options{Cloud: cloud}), owners: ownership.Rules{ProviderName: "sim"},
 			state: newState(), metrics: newMetrics(nil),
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), lasts)

@@ -12,7 +12,7 @@ import (
 
 // proving is a reconciler of a provider that declares no schemes.
 func proving() *reconciler {
-	return &reconciler{state: newState(), owners: instances.NewOwners(ownership.Rules{ProviderName: "oci"})}
+	return &reconciler{state: newState(), owners: ownership.Rules{ProviderName: "oci"}}
 }
 
 func found(providerID string) instances.Observation {

@@ -36,7 +36,7 @@ type reconciler struct {
 	writer    writer
 	recorder  record.EventRecorder
 	inventory *instances.Inventory
-	owners    *instances.Owners
+	owners    ownership.Rules
 	state     *state
 	denials   denials
 	// missed are nodes with neither a provider ID nor the taint, of which the cloud has instances.
@@ -146,9 +146,9 @@ func (r *reconciler) latest(ctx context.Context, node *corev1.Node) *corev1.Node
 // proofFor returns the record of a node that the cloud has proven to be ours, nil if it needs none. One that gets its provider ID
 // from the answer is proven for that one.
 func (r *reconciler) proofFor(node *corev1.Node, want desired, observation instances.Observation) map[string]string {
-	record := r.owners.Rules().Record(node.Spec.ProviderID, observation.Answered)
+	record := r.owners.Record(node.Spec.ProviderID, observation.Answered)
 	if node.Spec.ProviderID == "" {
-		record = r.owners.Rules().Record(want.providerID, want.providerID)
+		record = r.owners.Record(want.providerID, want.providerID)
 	}
 	if record == "" {
 		return nil

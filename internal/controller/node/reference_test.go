@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 
-	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
@@ -269,7 +268,7 @@ func TestTheNodeIPComesFirst(t *testing.T) {
 }
 
 func TestARefreshIsNotConcernedWithNodesThatWait(t *testing.T) {
-	reconciler := &reconciler{owners: instances.NewOwners(ownership.Rules{ProviderName: "sim"})}
+	reconciler := &reconciler{owners: ownership.Rules{ProviderName: "sim"}}
 	for name, test := range map[string]struct {
 		node *corev1.Node
 		want bool

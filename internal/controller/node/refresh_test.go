@@ -56,7 +56,7 @@ func TestARefreshDoesNotWaitForOthers(t *testing.T) {
 			interval: interval,
 			reconciler: &reconciler{
 				reader: fixedNodes{nodes: nodes}, inventory: instances.New(instances.Options{Cloud: plugin}), metrics: newMetrics(nil),
-				owners: instances.NewOwners(ownership.Rules{ProviderName: "sim"}), state: newState(),
+				owners: ownership.Rules{ProviderName: "sim"}, state: newState(),
 			},
 			log: logr.Discard(), asked: map[types.UID]bool{}, failed: map[types.UID]error{},
 		}

@@ -86,7 +86,7 @@ type rig struct {
 func newRig(t *testing.T) *rig {
 	r := &rig{t: t, nodes: map[string]*corev1.Node{}, cloud: newPlainCloud()}
 	inventory := instances.New(instances.Options{Cloud: r.cloud})
-	owners := instances.NewOwners(ownership.Rules{ProviderName: "sim"})
+	owners := ownership.Rules{ProviderName: "sim"}
 	reconciler := &reconciler{
 		inventory: inventory, owners: owners, state: newState(), metrics: newMetrics(nil), traces: newTraces(nil), known: 2 * DefaultStatusUpdateFrequency,
 		recorder: record.NewFakeRecorder(10_000),

@@ -73,7 +73,7 @@ func leads(t *testing.T, rules ownership.Rules, cloud *bareCloud, nodes []*corev
 		settings.Limit = Limit{Percent: 100}
 		controller, err := New(Options{
 			Client: s.cluster, Cache: caches, Recorder: s.events, Inventory: source,
-			Owners: instances.NewOwners(rules), DeletionLog: &DeletionLog{}, Settings: settings, Logger: logr.Discard(),
+			Owners: rules, DeletionLog: &DeletionLog{}, Settings: settings, Logger: logr.Discard(),
 		})
 		if err != nil {
 			t.Fatal(err)

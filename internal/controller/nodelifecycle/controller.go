@@ -25,6 +25,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/internal/required"
 )
 
@@ -51,7 +52,7 @@ func DefaultSettings() Settings {
 	}
 }
 
-// Options are what the controller works with. Client, Cache, Recorder, Inventory, Owners and DeletionLog are required.
+// Options are what the controller works with. Client, Cache, Recorder, Inventory and DeletionLog are required.
 type Options struct {
 	// Client reads from Cache and writes with the controller's identity.
 	Client client.Client
@@ -62,7 +63,7 @@ type Options struct {
 	// Inventory knows the cloud's instances.
 	Inventory *instances.Inventory
 	// Owners knows which nodes are ours.
-	Owners *instances.Owners
+	Owners ownership.Rules
 	// DeletionLog remembers deletions beyond the life of this process. It must not be used by anybody else.
 	DeletionLog *DeletionLog
 	// Settings are what the operator decides. Confirmations must be positive. Window is DefaultWindow if it is zero.
@@ -92,7 +93,7 @@ func New(options Options) (*Controller, error) {
 	if err := options.complete(); err != nil {
 		return nil, err
 	}
-	dirtyNodes := newDirtyNodes(options.Owners.Rules())
+	dirtyNodes := newDirtyNodes(options.Owners)
 	writer := writer{
 		client: options.Client, recorder: options.Recorder, limiter: &kit.EventLimiter{}, settings: options.Settings,
 		deletionLog: options.DeletionLog.String(), limit: options.Workers,
@@ -100,7 +101,7 @@ func New(options Options) (*Controller, error) {
 	reconciler := &reconciler{
 		reader: options.Client, dirtyNodes: dirtyNodes, deletionLog: options.DeletionLog, settings: options.Settings,
 		metrics:  newMetrics(options.Registerer),
-		rules:    options.Owners.Rules(),
+		rules:    options.Owners,
 		observer: newObserver(options.Inventory, options.Settings, options.Period, dirtyNodes.trigger, writer.recordWaiting),
 		writes:   newWrites(writer),
 		guard:    guard{historyUnknown: true}, state: newNodeState(),
@@ -115,8 +116,7 @@ func New(options Options) (*Controller, error) {
 func (o *Options) complete() error {
 	wrong := []error{required.Check("node lifecycle controller",
 		required.Option{Name: "Client", Missing: o.Client == nil}, required.Option{Name: "Cache", Missing: o.Cache == nil},
-		required.Option{Name: "Recorder", Missing: o.Recorder == nil}, required.Option{Name: "Inventory", Missing: o.Inventory == nil},
-		required.Option{Name: "Owners", Missing: o.Owners == nil}, required.Option{Name: "DeletionLog", Missing: o.DeletionLog == nil},
+		required.Option{Name: "Recorder", Missing: o.Recorder == nil}, required.Option{Name: "Inventory", Missing: o.Inventory == nil}, required.Option{Name: "DeletionLog", Missing: o.DeletionLog == nil},
 	)}
 	o.Settings.Window = cmp.Or(o.Settings.Window, DefaultWindow)
 	o.Period = cmp.Or(o.Period, DefaultPeriod)

@@ -140,7 +140,7 @@ func watching(t *testing.T, nodes ...*corev1.Node) *watched {
 	source := instances.New(instances.Options{Cloud: runningCloud{}})
 	controller, err := New(Options{
 		Client: w, Cache: watchedCache{nodes: w}, Recorder: record.NewFakeRecorder(1), Inventory: source,
-		Owners: instances.NewOwners(ownership.Rules{ProviderName: "sim"}), DeletionLog: &DeletionLog{}, Settings: settings, Logger: logr.Discard(),
+		Owners: ownership.Rules{ProviderName: "sim"}, DeletionLog: &DeletionLog{}, Settings: settings, Logger: logr.Discard(),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -262,7 +262,7 @@ func playWith(t *testing.T, settings Settings, plugin *moody, names []string, ac
 		}
 		controller, err := New(Options{
 			Client: s.cluster, Cache: caches, Recorder: s.events, Inventory: s.asked,
-			Owners: instances.NewOwners(ownership.Rules{ProviderName: "sim"}), Settings: settings, Logger: logr.Discard(),
+			Owners: ownership.Rules{ProviderName: "sim"}, Settings: settings, Logger: logr.Discard(),
 			DeletionLog: &DeletionLog{Leases: fake.NewClientset().CoordinationV1(), Namespace: "kube-system", Name: "deletions"},
 		})
 		if err != nil {

@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
-	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/internal/required"
 	"github.com/mooring-ccm/mooring/internal/sleep"
 	"github.com/mooring-ccm/mooring/provider"
@@ -44,7 +44,7 @@ const (
 	DefaultPatience = 5 * time.Second
 )
 
-// Options are what the controller works with. Client, Live, Cache, Recorder, Cloud, Owners and ClusterCIDRs are required.
+// Options are what the controller works with. Client, Live, Cache, Recorder, Cloud and ClusterCIDRs are required.
 type Options struct {
 	// Client reads from Cache and writes with the controller's identity.
 	Client client.Client
@@ -57,7 +57,7 @@ type Options struct {
 	// Cloud is asked for its routes when the controller starts, and not before.
 	Cloud cloudprovider.Interface
 	// Owners knows which nodes are ours.
-	Owners *instances.Owners
+	Owners ownership.Rules
 	// ClusterName is what the provider keeps the routes of clusters apart by.
 	ClusterName string
 	// ClusterCIDRs are the ranges in which unwanted routes are removed.
@@ -96,7 +96,7 @@ func New(options Options) (*Controller, error) {
 		return nil, err
 	}
 	log := options.Logger.WithValues("controller", Name)
-	watcher := &watcher{scheduler: newScheduler(options.Period, options.Watching), rules: options.Owners.Rules()}
+	watcher := &watcher{scheduler: newScheduler(options.Period, options.Watching), rules: options.Owners}
 	reconciler := newReconciler(options, watcher)
 	inner, err := kit.NewController(Name, kit.ControllerOptions{
 		Reconciler: reconciler, RateLimiter: reconciler.scheduler, Logger: log,
@@ -140,7 +140,7 @@ func (o *Options) complete() error {
 	wrong := []error{required.Check("route controller",
 		required.Option{Name: "Client", Missing: o.Client == nil}, required.Option{Name: "Live", Missing: o.Live == nil},
 		required.Option{Name: "Cache", Missing: o.Cache == nil}, required.Option{Name: "Recorder", Missing: o.Recorder == nil},
-		required.Option{Name: "Cloud", Missing: o.Cloud == nil}, required.Option{Name: "Owners", Missing: o.Owners == nil},
+		required.Option{Name: "Cloud", Missing: o.Cloud == nil},
 		required.Option{Name: "ClusterCIDRs", Missing: len(o.ClusterCIDRs) == 0},
 	)}
 	for _, duration := range []struct {

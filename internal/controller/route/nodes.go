@@ -15,12 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
-	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 // membersOf returns all nodes with their membership.
-func membersOf(nodes []corev1.Node, owners *instances.Owners) []member {
+func membersOf(nodes []corev1.Node, owners ownership.Rules) []member {
 	members := make([]member, 0, len(nodes))
 	for i := range nodes {
 		node := &nodes[i]

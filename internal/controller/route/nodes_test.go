@@ -6,7 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
-	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
@@ -46,6 +45,6 @@ func taintUninitialized(n *corev1.Node) {
 
 func ignore(n *corev1.Node) { n.Annotations = map[string]string{ownership.AnnotationIgnore: "true"} }
 
-func ownersOf(schemes ...string) *instances.Owners {
-	return instances.NewOwners(ownership.Rules{ProviderName: "sim", Schemes: schemes})
+func ownersOf(schemes ...string) ownership.Rules {
+	return ownership.Rules{ProviderName: "sim", Schemes: schemes}
 }

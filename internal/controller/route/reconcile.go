@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 // reconciler makes passes: it observes, lets desired.go and plan.go decide, and has the plan carried out.
@@ -25,7 +25,7 @@ type reconciler struct {
 	reader       client.Reader
 	clusterCIDRs []netip.Prefix
 	abilities    abilities
-	owners       *instances.Owners
+	owners       ownership.Rules
 	absenceCheck absenceCheck
 	state        *state
 	scheduler    *scheduler

@@ -79,7 +79,7 @@ func (s *scenario) restart() {
 		ClusterName: "test", ClusterCIDRs: clusterCIDRs, Period: DefaultPeriod,
 		Writes: DefaultWrites, Patience: DefaultPatience,
 	}
-	watcher := &watcher{scheduler: newScheduler(options.Period, 0), rules: options.Owners.Rules()}
+	watcher := &watcher{scheduler: newScheduler(options.Period, 0), rules: options.Owners}
 	s.reconciler = newReconciler(options, watcher)
 	s.reconciler.applier.routes = s.cloud
 	s.due = time.Now()

@@ -32,7 +32,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/controller/service/orphancheck"
 	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
-	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/internal/required"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -62,7 +62,7 @@ type Options struct {
 	// ClusterName is the name of the cluster that the plugin gets.
 	ClusterName string
 	// Owners knows whose nodes are.
-	Owners *instances.Owners
+	Owners ownership.Rules
 	// Classes say which Services are ours.
 	Classes Classes
 	// Writes is how many Services may be ensured or lose their load balancers at once; as many targets may be changed beside that. Zero: what
@@ -154,7 +154,7 @@ func (o *Options) complete() error {
 	err := required.Check("service controller",
 		required.Option{Name: "Client", Missing: o.Client == nil}, required.Option{Name: "LiveReader", Missing: o.LiveReader == nil},
 		required.Option{Name: "Cache", Missing: o.Cache == nil}, required.Option{Name: "Recorder", Missing: o.Recorder == nil},
-		required.Option{Name: "Cloud", Missing: o.Cloud == nil}, required.Option{Name: "Owners", Missing: o.Owners == nil},
+		required.Option{Name: "Cloud", Missing: o.Cloud == nil},
 	)
 	if err != nil {
 		return err

@@ -23,7 +23,6 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/controller/service/orphancheck"
-	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
@@ -61,7 +60,7 @@ func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 	if e.instances == nil {
 		e.instances = e.cloud
 	}
-	targets.owners = instances.NewOwners(ownership.Rules{ProviderName: "sim"})
+	targets.owners = ownership.Rules{ProviderName: "sim"}
 	applier := &applier{balancer: e.cloud, change: e.cloud.Capabilities().ChangeTargets, client: e.cluster, clusterUID: func(context.Context) types.UID { return "me" }}
 	reconciler := &reconciler{
 		reader: e.cluster, classes: Classes{Default: true}, targets: targets, states: states, metrics: metrics,

@@ -19,7 +19,6 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/scenariotest"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
-	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -70,7 +69,7 @@ func (s *scenario) restart() {
 	targets := &targets{
 		reader: s.cluster, delay: DefaultTargetDelay, metrics: metrics, changed: make(chan struct{}, 1),
 	}
-	targets.owners = instances.NewOwners(ownership.Rules{ProviderName: "sim"})
+	targets.owners = ownership.Rules{ProviderName: "sim"}
 	s.reconciler = &reconciler{
 		reader: s.cluster, classes: Classes{Default: true}, targets: targets, states: newStates(), metrics: metrics,
 		events: &events{recorder: s.events, metrics: metrics}, pools: newPools(1, false, func(types.NamespacedName) {}),

@@ -15,7 +15,6 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
-	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
@@ -39,7 +38,7 @@ const (
 // It asks the cloud nothing: as in the reference a node is a target unless something is known that says otherwise.
 type targets struct {
 	reader  client.Reader
-	owners  *instances.Owners
+	owners  ownership.Rules
 	quiet   time.Duration
 	delay   time.Duration
 	metrics *metrics

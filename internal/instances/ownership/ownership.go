@@ -84,6 +84,9 @@ func (r Rules) Decide(node *corev1.Node) Decision {
 	return decision
 }
 
+// Ours reports whether a node is ours by Decide.
+func (r Rules) Ours(node *corev1.Node) bool { return r.Decide(node).Owner == Ours }
+
 func (r Rules) decide(node *corev1.Node) (Owner, string) {
 	if ignored, err := strconv.ParseBool(node.Annotations[AnnotationIgnore]); err == nil && ignored {
 		return Foreign, fmt.Sprintf("the node is annotated %s: %q", AnnotationIgnore, node.Annotations[AnnotationIgnore])
