@@ -203,7 +203,7 @@ func (g *groupQueue) refuse(o *object, w *waiter, retryAfter time.Duration, now 
 	}
 	pause := time.Duration(0)
 	if o.refusals == 1 {
-		pause = min(retryAfter, firstPause<<min(g.pauses, 16), maxGroupPause)
+		pause = min(retryAfter, firstPause<<min(g.pauses, 16), MaxGroupPause)
 		g.pauses++
 	}
 	if unknown {

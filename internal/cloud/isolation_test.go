@@ -152,7 +152,7 @@ func TestThrottledServices(t *testing.T) {
 							continue // each may still be the first that a quota refuses, and holds its own group
 						}
 						began := time.Now()
-						if err := m.ensure(WithPriority(t.Context(), PriorityNewObject), "healthy"); err != nil || time.Since(began) > 2*usual+maxGroupPause+time.Second {
+						if err := m.ensure(WithPriority(t.Context(), PriorityNewObject), "healthy"); err != nil || time.Since(began) > 2*usual+MaxGroupPause+time.Second {
 							t.Errorf("after %s, a healthy Service: %v after %s", after, err, time.Since(began))
 						}
 					}

@@ -16,10 +16,11 @@ const (
 	// event for each node if that was short.
 	noticeAfter = time.Minute
 	// firstPause is the longest that one object's Retry-After pauses its group: then another object may try. That one call is waited for as long
-	// until the next may try: a write may take minutes. If that is refused as
-	// well the group pauses for twice as long, and so on up to maxGroupPause. Each object waits for as long as it is asked to.
-	firstPause    = time.Second
-	maxGroupPause = 30 * time.Second
+	// until the next may try: a write may take minutes. If that is refused as well, the group pauses for twice as long, and so on. Each object
+	// waits for as long as it is asked to.
+	firstPause = time.Second
+	// MaxGroupPause is the longest pause of a group: for so long a cloud that fails all calls is left alone at most.
+	MaxGroupPause = 30 * time.Second
 	// refusedTogether is within which time two objects have to be refused for that to show a quota.
 	refusedTogether = 10 * time.Second
 	// actingRefusals is how many refusals in a row of one object reduce the rate of its group; only the first pauses it.

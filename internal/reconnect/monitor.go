@@ -21,10 +21,9 @@ const (
 	maxBackoff = 2 * time.Second
 	// maxWait is how long a request is repeated that gets no answer of an API server.
 	maxWait = 5 * time.Minute
-	// failingLimit is the same where the API server itself answers that it fails.
+	// failingLimit is the same where the API server itself answers that it fails, or denies the request. All do in their first moments, until
+	// they know the roles.
 	failingLimit = 30 * time.Second
-	// deniedLimit is the same where the API server denies the request. All do in their first moments, until they know the roles.
-	deniedLimit = 10 * time.Second
 )
 
 // Monitor counts the requests that wait for the API server, for the log. Its methods may be called from several goroutines.
@@ -116,8 +115,6 @@ func limitOf(failure error) time.Duration {
 		return maxWait
 	}
 	switch answer.code {
-	case http.StatusUnauthorized, http.StatusForbidden:
-		return deniedLimit
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout: // a proxy that reaches no API server
 		return maxWait
 	}

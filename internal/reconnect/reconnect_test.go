@@ -76,7 +76,7 @@ func TestAFailureIsReturned(t *testing.T) {
 		"a proxy":          {answering(http.StatusBadGateway), answering(http.StatusServiceUnavailable), 5 * time.Minute},
 		"a failure":        {refused, answering(http.StatusInternalServerError), 30 * time.Second},
 		"an overload":      {refused, answering(http.StatusTooManyRequests), 30 * time.Second},
-		"a denial":         {refused, answering(http.StatusForbidden), 10 * time.Second},
+		"a denial":         {refused, answering(http.StatusForbidden), 30 * time.Second},
 		"a first denial":   {answering(http.StatusForbidden), nil, 0},
 		"a first overload": {answering(http.StatusTooManyRequests), nil, 0},
 	} {

@@ -58,6 +58,11 @@ const (
 	// LongestRetry is the longest pause between two tries that does not come from the cloud: what has recovered is noticed within it. The
 	// reference's pauses grow to five minutes for Services and to 1,000 s for nodes.
 	LongestRetry = 2 * time.Minute
+	// MaxConflicts is how many writes in a row may come too late before that counts as a failure.
+	MaxConflicts = 6
+	// NodesQuiet is for how long no other node must have changed before a pass over all nodes begins ahead of its time, so a rack that loses
+	// its power is one pass.
+	NodesQuiet = 500 * time.Millisecond
 	// firstRetry is the first pause of the reference.
 	firstRetry = 5 * time.Millisecond
 	// retriesASecond and retriesAtOnce bound the retries of all objects together, as in the reference.
@@ -65,6 +70,10 @@ const (
 	// jitter is the largest part of a pause by which it is longer: one in so many.
 	jitter = 10
 )
+
+// ConflictBackoff are the pauses after a write that came too late, and before an object is looked at again whose last write the cache does not
+// show yet: the watch itself brings the object back when it does.
+var ConflictBackoff = Backoff{First: 20 * time.Millisecond, Longest: 5 * time.Second}
 
 // Lengthened returns a pause of an object with jitter, so what has failed together is not tried together, also when it has failed often. Jitter depends
 // on the object and on how often it has failed before, and on nothing else. A pause that is longer than the longest stays: the cloud has asked for it.

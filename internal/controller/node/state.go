@@ -27,21 +27,15 @@ const (
 	// listing of a large cloud costs many calls, and its nodes take longer to appear.
 	listingTrustFactor = 40
 	maxListingTrust    = 30 * time.Second
-	// maxConflicts is how many writes in a row may come too late before that counts as a failure.
-	maxConflicts = 6
 	// longestListingPause is the longest pause after the failure of a listing, which is no node's: many share it, so soon costs nothing, and its
 	// client waits for as long as the cloud asks for.
-	longestListingPause = 30 * time.Second
+	longestListingPause = cloud.MaxGroupPause
 	// noStatementPause is the pause after an answer that says nothing of a node. The reference asks again at its next change; a kubelet writes
 	// one in five minutes.
 	noStatementPause = 5 * time.Minute
 	// warningDelay is how long a failure has to last before it is said. What mends itself before that is nothing to act on.
 	warningDelay = 2 * time.Second
 )
-
-// conflictBackoff are the pauses after a write that came too late, and before a node is looked at again whose last write the cache
-// does not show yet: the watch itself brings the node back when it does.
-var conflictBackoff = kit.Backoff{First: 20 * time.Millisecond, Longest: 5 * time.Second}
 
 // state is what the controller knows of nodes from one pass to the next. A node of the same name with another UID is
 // another node.
@@ -180,7 +174,7 @@ func (s *state) stale(node *corev1.Node, now time.Time) (delay time.Duration, st
 		return 0, false
 	}
 	s.change(node, func(known *nodeState) { known.lags++ })
-	return conflictBackoff.After(known.lags, nil), true
+	return kit.ConflictBackoff.After(known.lags, nil), true
 }
 
 // succeeded ends a node's row of failures.
@@ -205,10 +199,10 @@ func (s *state) lacksAddresses(node *corev1.Node) {
 // whether that is still worth it.
 func (s *state) conflicted(node *corev1.Node, said *instances.Observation) (delay time.Duration, worthIt bool) {
 	s.change(node, func(known *nodeState) {
-		delay = conflictBackoff.After(known.conflicts, nil)
+		delay = kit.ConflictBackoff.After(known.conflicts, nil)
 		known.conflicts++
 		known.said, known.providerID = said, node.Spec.ProviderID
-		worthIt = known.conflicts <= maxConflicts
+		worthIt = known.conflicts <= kit.MaxConflicts
 	})
 	return delay, worthIt
 }

@@ -145,7 +145,7 @@ func TestACacheThatLagsIsLookedAtLessAndLessOften(t *testing.T) {
 	passes, last := 0, time.Duration(0)
 	for waited := time.Duration(0); waited < time.Minute; passes++ {
 		delay, stale := state.stale(at("99"), time.Time{})
-		if !stale || delay < last || delay > conflictBackoff.Longest {
+		if !stale || delay < last || delay > kit.ConflictBackoff.Longest {
 			t.Fatalf("pass %d: stale %t, the pause is %s after one of %s", passes, stale, delay, last)
 		}
 		last = delay
@@ -155,8 +155,8 @@ func TestACacheThatLagsIsLookedAtLessAndLessOften(t *testing.T) {
 		t.Errorf("%d passes in a minute", passes)
 	}
 	state.wrote(at("100"), "101", time.Time{})
-	if delay, stale := state.stale(at("100"), time.Time{}); !stale || delay != conflictBackoff.First {
-		t.Errorf("after the next write: stale %t, the pause is %s, want %s", stale, delay, conflictBackoff.First)
+	if delay, stale := state.stale(at("100"), time.Time{}); !stale || delay != kit.ConflictBackoff.First {
+		t.Errorf("after the next write: stale %t, the pause is %s, want %s", stale, delay, kit.ConflictBackoff.First)
 	}
 	if _, stale := state.stale(at("101"), time.Time{}); stale {
 		t.Error("stale although the cache has caught up")
@@ -166,17 +166,17 @@ func TestACacheThatLagsIsLookedAtLessAndLessOften(t *testing.T) {
 func TestConflictsAreRetriedSoonAndNotForEver(t *testing.T) {
 	state, node := newState(), newNode()
 	total := time.Duration(0)
-	for i := range maxConflicts {
+	for i := range kit.MaxConflicts {
 		delay, worthIt := state.conflicted(node, nil)
 		if total += delay; !worthIt {
 			t.Fatalf("conflict %d counts as a failure", i+1)
 		}
 	}
 	if total > 2*time.Second {
-		t.Errorf("%d conflicts take %s", maxConflicts, total)
+		t.Errorf("%d conflicts take %s", kit.MaxConflicts, total)
 	}
 	if _, worthIt := state.conflicted(node, nil); worthIt {
-		t.Errorf("conflict %d does not count as a failure", maxConflicts+1)
+		t.Errorf("conflict %d does not count as a failure", kit.MaxConflicts+1)
 	}
 	state.failed(node, errors.New("x"), time.Unix(0, 0))
 	if _, worthIt := state.conflicted(node, nil); !worthIt {

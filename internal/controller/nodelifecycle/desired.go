@@ -36,7 +36,7 @@ const reportInterval = 10 * time.Minute
 
 // longSilence is how old, by our clock, the last report of a kubelet has to be when we first see it, to be taken for silence. It has
 // room for clocks that are 10 minutes apart.
-const longSilence = 15 * time.Minute
+const longSilence = reportInterval * 3 / 2
 
 // maxWitnesses is how many ready nodes are asked for where the cloud cannot list, to see whether it affirms others.
 const maxWitnesses = 3

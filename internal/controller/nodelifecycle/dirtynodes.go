@@ -144,14 +144,9 @@ func (d *dirtyNodes) markChanged() {
 	d.changed = true
 }
 
-const (
-	// quiet is for how long no further node must have come to need a look before a pass begins ahead of its time, so a rack
-	// that loses its power is one pass. shortPause bounds the wait for that.
-	quiet = 500 * time.Millisecond
-	// shortPause is the pause between two passes where something waits for the next one: nodes that came to need a look, and
-	// denials that lack a confirmation. The whole period would keep the Pods of a node that is gone waiting for nothing.
-	shortPause = 2 * time.Second
-)
+// shortPause is the pause between two passes where something waits for the next one: nodes that came to need a look, and denials that lack a
+// confirmation. The whole period would keep the Pods of a node that is gone waiting for nothing. It bounds the wait for quiet nodes.
+const shortPause = 2 * time.Second
 
 // schedule says when passes begin: a period after the last one ended, and sooner where something waits for it.
 type schedule struct {
@@ -178,5 +173,5 @@ func (s schedule) await(ctx context.Context, again time.Time) bool {
 		return false
 	case <-s.due:
 	}
-	return kit.Debounce{Quiet: quiet, Most: shortPause}.Await(ctx, s.due, time.Until(soonest))
+	return kit.Debounce{Quiet: kit.NodesQuiet, Most: shortPause}.Await(ctx, s.due, time.Until(soonest))
 }

@@ -21,7 +21,7 @@ import (
 const (
 	// maxBackoff bounds the pause after which a node is asked for again that may be shut down at any time, or for which the cloud returns errors: as
 	// long as a cloud that fails all calls is left alone at most.
-	maxBackoff = 30 * time.Second
+	maxBackoff = cloud.MaxGroupPause
 	// longestRound is how long a round waits for all of its witnesses before others are asked for.
 	longestRound = time.Minute
 )

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
 func TestSchedule(t *testing.T) {
@@ -19,13 +21,13 @@ func TestSchedule(t *testing.T) {
 		"a denial waits for its time":            {period: time.Minute, again: 20 * time.Second, want: 20 * time.Second},
 		"a denial waits for longer":              {period: time.Minute, again: time.Hour, want: time.Minute},
 		"the period is shorter than that":        {period: time.Second, again: time.Nanosecond, want: time.Second},
-		"a node becomes silent":                  {period: time.Minute, due: []time.Duration{20 * time.Second}, want: 20*time.Second + quiet},
+		"a node becomes silent":                  {period: time.Minute, due: []time.Duration{20 * time.Second}, want: 20*time.Second + kit.NodesQuiet},
 		"a node becomes silent at once":          {period: time.Minute, due: []time.Duration{0}, want: shortPause},
-		"one after the other":                    {period: time.Minute, due: every(300*time.Millisecond, 10*time.Second, 4), want: 10*time.Second + 900*time.Millisecond + quiet},
+		"one after the other":                    {period: time.Minute, due: every(300*time.Millisecond, 10*time.Second, 4), want: 10*time.Second + 900*time.Millisecond + kit.NodesQuiet},
 		"one after the other, without end":       {period: time.Minute, due: every(300*time.Millisecond, 10*time.Second, 90), want: 10*time.Second + shortPause},
 		"a node becomes silent, a short period":  {period: time.Second, due: []time.Duration{100 * time.Millisecond}, want: time.Second},
 		"a node becomes silent while one waits":  {period: time.Minute, again: time.Nanosecond, due: []time.Duration{time.Second}, want: shortPause},
-		"a node becomes silent late in a period": {period: time.Minute, due: []time.Duration{time.Minute - time.Millisecond}, want: time.Minute - time.Millisecond + quiet},
+		"a node becomes silent late in a period": {period: time.Minute, due: []time.Duration{time.Minute - time.Millisecond}, want: time.Minute - time.Millisecond + kit.NodesQuiet},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

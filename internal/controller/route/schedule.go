@@ -20,9 +20,6 @@ import (
 )
 
 const (
-	// gathering is how long nodes have to be quiet before a pass that they are the reason for, so there are few passes. A node waits a
-	// period at the most, as with the reference.
-	gathering = 500 * time.Millisecond
 	// idlePeriods is how many periods pass after a comparison that found nothing to do. The saved lists make up for the lists that changes of nodes
 	// cost.
 	idlePeriods = 3
@@ -61,7 +58,7 @@ func newScheduler(period, watching time.Duration) *scheduler {
 		s.period, s.idle = watching, watching
 		s.passes.SetBurst(1) // as the reference
 	}
-	s.debounce = kit.Debounce{Quiet: gathering, Most: period}
+	s.debounce = kit.Debounce{Quiet: kit.NodesQuiet, Most: period}
 	return s
 }
 
@@ -70,7 +67,7 @@ func (s *scheduler) noted(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.changes.Add(now)
-	return gathering
+	return kit.NodesQuiet
 }
 
 // early returns how long a pass has to be put off: until nodes are quiet, there is a place for it, and the cloud wants to be

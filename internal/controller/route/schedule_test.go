@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -56,14 +57,14 @@ func TestComparisonsThatOnlyChangesAreAReasonFor(t *testing.T) {
 	}
 	now := epoch.Add(time.Hour)
 	p.noted(now)
-	if got := p.early(now.Add(gathering)); got != 0 {
+	if got := p.early(now.Add(kit.NodesQuiet)); got != 0 {
 		t.Errorf("a pass for a change has to wait for %s, want 0", got)
 	}
 	if got := p.begin(now); got != triggerNodeChange {
 		t.Errorf("the trigger is %s", got)
 	}
 	p.noted(now)
-	if got := p.early(now.Add(gathering)); got < DefaultPeriod-gathering || got > DefaultPeriod {
+	if got := p.early(now.Add(kit.NodesQuiet)); got < DefaultPeriod-kit.NodesQuiet || got > DefaultPeriod {
 		t.Errorf("the next one has to wait for %s, want the rest of the period", got)
 	}
 }
@@ -106,8 +107,8 @@ func TestACloudThatSaysHowLongToWaitIsObeyed(t *testing.T) {
 	}
 	now := epoch.Add(20 * time.Second)
 	p.noted(now) // a change of a node meanwhile does not hurry the cloud
-	if got := p.early(now.Add(gathering)); got != 70*time.Second-gathering {
-		t.Errorf("a pass for a changed node has to wait for %s, want %s", got, 70*time.Second-gathering)
+	if got := p.early(now.Add(kit.NodesQuiet)); got != 70*time.Second-kit.NodesQuiet {
+		t.Errorf("a pass for a changed node has to wait for %s, want %s", got, 70*time.Second-kit.NodesQuiet)
 	}
 }
 
@@ -129,11 +130,11 @@ func TestARetryComesWhenItIsDue(t *testing.T) {
 
 func TestABurstOfChangesIsOnePass(t *testing.T) {
 	p := newScheduler(DefaultPeriod, 0)
-	if got := p.noted(epoch); got != gathering {
-		t.Errorf("the queue is given %s, want %s", got, gathering)
+	if got := p.noted(epoch); got != kit.NodesQuiet {
+		t.Errorf("the queue is given %s, want %s", got, kit.NodesQuiet)
 	}
 	last := epoch
-	for ; last.Sub(epoch) < DefaultPeriod; last = last.Add(gathering / 2) {
+	for ; last.Sub(epoch) < DefaultPeriod; last = last.Add(kit.NodesQuiet / 2) {
 		p.noted(last)
 		if got := p.early(last); got == 0 {
 			t.Fatalf("a pass begins %s after the first of nodes that join", last.Sub(epoch))
@@ -148,8 +149,8 @@ func TestABurstOfChangesIsOnePass(t *testing.T) {
 		t.Errorf("a pass has to wait for %s, want 0: all changes have been seen", got)
 	}
 	p.noted(last)
-	if got := p.early(last); got != gathering {
-		t.Errorf("a pass has to wait for %s, want %s", got, gathering)
+	if got := p.early(last); got != kit.NodesQuiet {
+		t.Errorf("a pass has to wait for %s, want %s", got, kit.NodesQuiet)
 	}
 }
 
@@ -164,7 +165,7 @@ func TestPassesAreBoundedWhateverHappens(t *testing.T) {
 			if waiting.IsZero() {
 				waiting = now
 			}
-			at := now.Add(gathering)
+			at := now.Add(kit.NodesQuiet)
 			if p.early(at) > 0 {
 				if put := at.Sub(waiting); put > 2*DefaultPeriod {
 					t.Fatalf("a change waits for %s already", put)

@@ -479,11 +479,11 @@ func (r *reconciler) finish(ctx context.Context, p *pass, err error) reconcile.R
 // come too late but are refused, and that is a failure of the Service.
 func (r *reconciler) repeat(ctx context.Context, p *pass, err error) reconcile.Result {
 	conflicts := r.states.outdated(p.key, p.want)
-	if conflicts > maxConflicts {
+	if conflicts > kit.MaxConflicts {
 		return p.again(r.failed(ctx, p, &writeError{err}))
 	}
 	logf.FromContext(ctx).V(1).Info("The Service changed while it was being written; looking at it again")
-	return p.again(conflictDelay << (conflicts - 1))
+	return p.again(kit.ConflictBackoff.After(conflicts-1, nil))
 }
 
 // failed counts, logs and remembers a failure, and sends an event. It returns the pause before the next try.

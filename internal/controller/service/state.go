@@ -32,10 +32,6 @@ const (
 	shortestRetry = time.Second
 	// apiRetry is the pause after the API server did not list the nodes, or has not kept the record.
 	apiRetry = 10 * time.Second
-	// conflictDelay is the pause after a write to the API server that came too late; it doubles with each further one.
-	conflictDelay = 20 * time.Millisecond
-	// maxConflicts is how many writes in a row may come too late before that counts as a failure.
-	maxConflicts = 6
 )
 
 // states is what the controller remembers of Services from one pass to the next. It is lost with the process, and nothing
