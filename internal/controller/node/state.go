@@ -56,8 +56,7 @@ type nodeState struct {
 	news      bool      // that reason was the node itself: it appeared or changed
 	waiting   bool      // a pass ended without a result
 	conflicts int
-	written   string
-	writtenAt time.Time
+	written   kit.OwnWrite
 	lags      int // passes in a row that found a copy from before our last write
 	// said is the answer by which a write was planned that came too late, and providerID the one that the node had by then.
 	said       *instances.Observation
@@ -163,14 +162,14 @@ func (s *state) sinceReason(node *corev1.Node, now time.Time) time.Duration {
 // wrote notes the version of a node that our own write made. Until the cache shows it, the node is not looked at: what a
 // stale copy suggests has been done.
 func (s *state) wrote(node *corev1.Node, resourceVersion string, now time.Time) {
-	s.change(node, func(known *nodeState) { known.written, known.writtenAt, known.lags = resourceVersion, now, 0 })
+	s.change(node, func(known *nodeState) { known.written, known.lags = kit.OwnWrite{Version: resourceVersion, At: now}, 0 })
 }
 
 // stale reports whether a node from the cache is older than our own last write to it, and after which pause to look again. It doubles
 // while the cache does not catch up, which it has done after kit.MaxCacheLag.
 func (s *state) stale(node *corev1.Node, now time.Time) (delay time.Duration, stale bool) {
 	known := s.get(node)
-	if !kit.Older(node.ResourceVersion, known.written) || now.Sub(known.writtenAt) >= kit.MaxCacheLag {
+	if !known.written.Hides(node.ResourceVersion, now) {
 		return 0, false
 	}
 	s.change(node, func(known *nodeState) { known.lags++ })
@@ -185,7 +184,7 @@ func (s *state) succeeded(node *corev1.Node) {
 	delete(s.unlisted, node.Name)
 	if known := s.nodes[node.Name]; known != nil && known.uid == node.UID {
 		*known = nodeState{
-			uid: known.uid, waiting: known.waiting, written: known.written, writtenAt: known.writtenAt, others: known.others, writtenFrom: known.writtenFrom, agreed: known.agreed,
+			uid: known.uid, waiting: known.waiting, written: known.written, others: known.others, writtenFrom: known.writtenFrom, agreed: known.agreed,
 		}
 	}
 }

@@ -101,9 +101,9 @@ func TestAnotherNodeOfTheSameNameStartsAfresh(t *testing.T) {
 	for range 5 {
 		state.failed(node, errors.New("x"), time.Unix(0, 0))
 	}
-	state.wrote(node, "100", time.Time{})
+	state.wrote(node, "100", time.Unix(0, 0))
 	recreated := newNode(func(n *corev1.Node) { n.UID, n.ResourceVersion = "uid-1", "50" })
-	if _, stale := state.stale(recreated, time.Time{}); stale {
+	if _, stale := state.stale(recreated, time.Unix(0, 0)); stale {
 		t.Error("a new node is taken for an old copy")
 	}
 	if delay := state.failed(recreated, errors.New("x"), time.Unix(0, 0)); delay > 6*time.Millisecond {
@@ -116,21 +116,21 @@ func TestACopyOlderThanOurOwnWriteIsStale(t *testing.T) {
 	at := func(version string) *corev1.Node {
 		return newNode(func(n *corev1.Node) { n.ResourceVersion = version })
 	}
-	if _, stale := state.stale(at("1"), time.Time{}); stale {
+	if _, stale := state.stale(at("1"), time.Unix(0, 0)); stale {
 		t.Error("stale before we wrote anything")
 	}
-	state.wrote(at("99"), "100", time.Time{})
+	state.wrote(at("99"), "100", time.Unix(0, 0))
 	state.succeeded(at("99"))
 	for version, want := range map[string]bool{"99": true, "100": false, "101": false, "9": true, "1000": false} {
-		if _, got := state.stale(at(version), time.Time{}); got != want {
+		if _, got := state.stale(at(version), time.Unix(0, 0)); got != want {
 			t.Errorf("version %s after our write of 100: stale %t, want %t", version, got, want)
 		}
 	}
-	if _, stale := state.stale(at("99"), time.Time{}.Add(kit.MaxCacheLag)); stale {
+	if _, stale := state.stale(at("99"), time.Unix(0, 0).Add(kit.MaxCacheLag)); stale {
 		t.Error("a copy that is older forever is left alone forever")
 	}
 	state.forget("node0")
-	if _, stale := state.stale(at("99"), time.Time{}); stale {
+	if _, stale := state.stale(at("99"), time.Unix(0, 0)); stale {
 		t.Error("stale after it was forgotten")
 	}
 }
@@ -141,10 +141,10 @@ func TestACacheThatLagsIsLookedAtLessAndLessOften(t *testing.T) {
 	at := func(version string) *corev1.Node {
 		return newNode(func(n *corev1.Node) { n.ResourceVersion = version })
 	}
-	state.wrote(at("99"), "100", time.Time{})
+	state.wrote(at("99"), "100", time.Unix(0, 0))
 	passes, last := 0, time.Duration(0)
 	for waited := time.Duration(0); waited < time.Minute; passes++ {
-		delay, stale := state.stale(at("99"), time.Time{})
+		delay, stale := state.stale(at("99"), time.Unix(0, 0))
 		if !stale || delay < last || delay > kit.ConflictBackoff.Longest {
 			t.Fatalf("pass %d: stale %t, the pause is %s after one of %s", passes, stale, delay, last)
 		}
@@ -154,11 +154,11 @@ func TestACacheThatLagsIsLookedAtLessAndLessOften(t *testing.T) {
 	if passes > 25 {
 		t.Errorf("%d passes in a minute", passes)
 	}
-	state.wrote(at("100"), "101", time.Time{})
-	if delay, stale := state.stale(at("100"), time.Time{}); !stale || delay != kit.ConflictBackoff.First {
+	state.wrote(at("100"), "101", time.Unix(0, 0))
+	if delay, stale := state.stale(at("100"), time.Unix(0, 0)); !stale || delay != kit.ConflictBackoff.First {
 		t.Errorf("after the next write: stale %t, the pause is %s, want %s", stale, delay, kit.ConflictBackoff.First)
 	}
-	if _, stale := state.stale(at("101"), time.Time{}); stale {
+	if _, stale := state.stale(at("101"), time.Unix(0, 0)); stale {
 		t.Error("stale although the cache has caught up")
 	}
 }

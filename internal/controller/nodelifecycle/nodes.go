@@ -29,18 +29,11 @@ func ownerOf(rules ownership.Rules, node *corev1.Node) owner {
 // nodeState is what the controller knows of its own writes that the cache may not show yet.
 type nodeState struct {
 	// written are our last writes.
-	written map[types.UID]ownWrite
+	written map[types.UID]kit.OwnWrite
 	// failing are the kinds of action that failed when they were last tried.
 	failing map[types.UID]map[actionKind]failure
 	// heartbeats are the reports of kubelets that are not ready.
 	heartbeats map[types.UID]heartbeat
-}
-
-// ownWrite is a write of ours.
-type ownWrite struct {
-	// version is the resource version that it made, empty if the node was deleted.
-	version string
-	at      time.Time
 }
 
 // failure is a number of failures in a row, and until when no further try is made.
@@ -53,7 +46,7 @@ type failure struct {
 var writeBackoff = kit.Backoff{First: DefaultPeriod, Longest: time.Minute}
 
 func newNodeState() *nodeState {
-	return &nodeState{written: map[types.UID]ownWrite{}, failing: map[types.UID]map[actionKind]failure{}, heartbeats: map[types.UID]heartbeat{}}
+	return &nodeState{written: map[types.UID]kit.OwnWrite{}, failing: map[types.UID]map[actionKind]failure{}, heartbeats: map[types.UID]heartbeat{}}
 }
 
 // paused returns the kinds of action that are not to be tried for a node now.
@@ -78,10 +71,9 @@ func (m *nodeState) heartbeatOf(node facts, now time.Time) heartbeat {
 	return last
 }
 
-// stale reports whether a node from the cache is older than our own last write to it, of up to kit.MaxCacheLag ago.
+// stale reports whether a node from the cache is older than our own last write to it.
 func (m *nodeState) stale(node *corev1.Node, now time.Time) bool {
-	last, known := m.written[node.UID]
-	return known && now.Sub(last.at) < kit.MaxCacheLag && (last.version == "" || kit.Older(node.ResourceVersion, last.version))
+	return m.written[node.UID].Hides(node.ResourceVersion, now)
 }
 
 // note remembers what became of an action. It reports whether a failure is news.
@@ -91,7 +83,7 @@ func (m *nodeState) note(done result, now time.Time) (news bool) {
 	case kit.Written:
 		delete(m.failing[uid], kind)
 		if done.action.kind == deleteNode || done.resourceVersion != "" {
-			m.written[uid] = ownWrite{version: done.resourceVersion, at: now}
+			m.written[uid] = kit.OwnWrite{Version: done.resourceVersion, At: now}
 		}
 	case kit.Refused, kit.Uncertain:
 		if m.failing[uid] == nil {
@@ -107,7 +99,7 @@ func (m *nodeState) note(done result, now time.Time) (news bool) {
 
 // forget drops the nodes that are there no more.
 func (m *nodeState) forget(current map[types.UID]bool) {
-	maps.DeleteFunc(m.written, func(uid types.UID, _ ownWrite) bool { return !current[uid] })
+	maps.DeleteFunc(m.written, func(uid types.UID, _ kit.OwnWrite) bool { return !current[uid] })
 	maps.DeleteFunc(m.failing, func(uid types.UID, _ map[actionKind]failure) bool { return !current[uid] })
 	maps.DeleteFunc(m.heartbeats, func(uid types.UID, _ heartbeat) bool { return !current[uid] })
 }

@@ -44,10 +44,10 @@ type conditionWriter struct {
 	failed map[types.UID]failedWrite
 }
 
-// statement is what a node's condition says since a version of the node.
+// statement is what a node's condition says since a write of ours.
 type statement struct {
-	routed          bool
-	resourceVersion string
+	routed bool
+	write  kit.OwnWrite
 }
 
 // failedWrite is a condition that could not be written, and when to try again.
@@ -143,7 +143,7 @@ func (c *conditionWriter) says(n routedNode) bool {
 	c.mu.Lock()
 	written, found := c.written[n.node.UID]
 	c.mu.Unlock()
-	if found && kit.Older(n.node.ResourceVersion, written.resourceVersion) {
+	if found && written.write.Hides(n.node.ResourceVersion, time.Now()) {
 		return written.routed == n.routed
 	}
 	return hasCondition(n)
@@ -192,9 +192,11 @@ func (c *conditionWriter) patch(ctx context.Context, n routedNode, now time.Time
 	case err != nil:
 		return fmt.Errorf("writing the condition NetworkUnavailable of node %q: %w", n.node.Name, err)
 	}
-	c.mu.Lock()
-	c.written[n.node.UID] = statement{n.routed, patched.ResourceVersion}
-	c.mu.Unlock()
+	if patched.ResourceVersion != "" { // a dry run makes none
+		c.mu.Lock()
+		c.written[n.node.UID] = statement{n.routed, kit.OwnWrite{Version: patched.ResourceVersion, At: time.Now()}}
+		c.mu.Unlock()
+	}
 	_, reason, _ := networkUnavailable(n.routed)
 	log.FromContext(ctx).Info("Wrote the condition NetworkUnavailable", "node", n.node.Name, "reason", reason)
 	return nil
@@ -213,7 +215,7 @@ func (c *conditionWriter) forget(nodes []routedNode) {
 		if failed, found := c.failed[n.node.UID]; found && !hasCondition(n) {
 			failing[n.node.UID] = failed
 		}
-		if written, found := c.written[n.node.UID]; found && kit.Older(n.node.ResourceVersion, written.resourceVersion) {
+		if written, found := c.written[n.node.UID]; found && written.write.Hides(n.node.ResourceVersion, time.Now()) {
 			kept[n.node.UID] = written
 		}
 	}

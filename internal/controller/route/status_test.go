@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
 func (m member) with(status corev1.ConditionStatus, reason string) member {
@@ -52,7 +54,7 @@ func TestConditionIsNotWrittenTwiceWhileTheCacheLags(t *testing.T) {
 	c := newConditionWriter(nil)
 	m := node("a")
 	m.node.ResourceVersion = "99"
-	c.written[m.node.UID] = statement{routed: true, resourceVersion: "100"}
+	c.written[m.node.UID] = statement{routed: true, write: kit.OwnWrite{Version: "100", At: time.Now()}}
 	if !c.says(routedNode{m.node, true}) {
 		t.Error("what was written would be written again")
 	}
