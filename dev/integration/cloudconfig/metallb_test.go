@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -159,10 +160,13 @@ func cleared(t *testing.T) {
 	removed(t, "bgppeers", "v1beta2", "")
 }
 
+// announcedWithin is when a message that changes while status and reason stay is written again: a look a minute, and a write a minute.
+const announcedWithin = 3 * time.Minute
+
 // announced waits until the condition Announced of a Service has a status with a text in its message. The status is empty for no condition.
 func announced(t *testing.T, service, status, text string) {
 	t.Helper()
-	poll.Until(t, "Service "+service+" has the condition Announced "+status+": "+text, func(ctx context.Context) error {
+	poll.Within(t, announcedWithin, "Service "+service+" has the condition Announced "+status+": "+text, func(ctx context.Context) error {
 		found, err := admin.CoreV1().Services(namespace).Get(ctx, service, metav1.GetOptions{})
 		if err != nil {
 			return err
