@@ -793,7 +793,7 @@ func (j *judge) rates(rule, what string, mooring, reference, due map[string][]ti
 		if rule != "6-events" {
 			return more
 		}
-		return more * max(1, within(j.mooring.Starts, from, from+window))
+		return more * (1 + within(j.mooring.Starts, from+1, from+window))
 	}
 	for _, object := range slices.Sorted(maps.Keys(mooring)) {
 		for _, from := range mooring[object] {
