@@ -18,6 +18,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/controller/kit/jsonpatch"
 	"github.com/mooring-ccm/mooring/internal/dryrun"
 	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 // fieldManager names us in the managed fields of nodes.
@@ -244,9 +245,13 @@ func (w writer) recordUnanswered(unanswered []instances.Answer) {
 	}
 }
 
-// recordWaiting says on nodes that the question whether their instances exist waits to be asked, and for what.
+// recordWaiting says on nodes that the question whether their instances exist waits to be asked, and for what. Of nodes that wait for their
+// initialization the node controller says so.
 func (w writer) recordWaiting(nodes []*corev1.Node, reason string) {
 	for _, node := range nodes {
+		if ownership.Uninitialized(node) {
+			continue
+		}
 		w.limiter.Record(w.recorder, node, corev1.EventTypeNormal, ReasonWaitingForCloud,
 			"Waiting to ask the cloud whether the node's instance exists: "+reason)
 	}
