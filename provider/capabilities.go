@@ -43,6 +43,11 @@ type Capabilities struct {
 	// Zero means what the reference makes by default: one for Services, and one for changes of targets beside it.
 	LoadBalancerWrites int
 
+	// LoadBalancersEndWithProcess says that no call about a load balancer goes on after the process that made it: what such a call changes is the
+	// API server, say, or this machine. A new leader then changes load balancers at once. Without it, it waits until the lease of a killed
+	// leader would have expired.
+	LoadBalancersEndWithProcess bool
+
 	// RetryLoadBalancers reports Services that were refused a load balancer and would get it now. With it, a Service that
 	// waits for something of the provider's own, such as a free address, has it at once instead of at the next try.
 	RetryLoadBalancers RetryLoadBalancersFunc

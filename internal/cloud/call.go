@@ -108,7 +108,7 @@ func (c *call) enter(ctx context.Context) (*waiter, error) {
 
 // afterOthers waits until a write may begin beside what an earlier leader had begun.
 func (c *call) afterOthers(ctx context.Context) error {
-	if c.writesFrom == nil {
+	if c.writesFrom == nil || c.balancersEnd && c.about.group == GroupLoadBalancers {
 		return nil
 	}
 	if !sleep.For(ctx, time.Until(c.writesFrom())) {

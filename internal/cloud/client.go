@@ -84,6 +84,7 @@ type client struct {
 	groups       map[string]string // of methods, as the provider declares
 	fence        func() error
 	writesFrom   func() time.Time // nil: writes never wait for what others have begun
+	balancersEnd bool             // those about load balancers do not
 	queue        *queue
 	secrets      *secrets.Set
 	tracer       trace.Tracer
@@ -105,6 +106,7 @@ func Decorate(plugin cloudprovider.Interface, options Options) cloudprovider.Int
 		groups:       limits.Groups,
 		fence:        options.Fence,
 		writesFrom:   options.WritesFrom,
+		balancersEnd: capabilities.LoadBalancersEndWithProcess,
 		secrets:      options.Secrets,
 		queue: newQueue(groupNames(limits), poolsOf(options.Concurrency, options.MaxInFlight, capabilities), options.MaxInFlight,
 			rate.Limit(options.QPS), burst, metrics),

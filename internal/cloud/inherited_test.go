@@ -3,7 +3,10 @@ package cloud
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/mooring-ccm/mooring/provider"
 )
 
 // TestWritesWaitForWhatAnEarlierLeaderHadBegun looks that writes wait until then, each for itself, that reads do not, and that none waits
@@ -29,4 +32,28 @@ func TestWritesWaitForWhatAnEarlierLeaderHadBegun(t *testing.T) {
 			t.Errorf("the next write took until %s, error %v", time.Since(began), err)
 		}
 	})
+}
+
+// TestLoadBalancersThatEndWithTheirProcess do not wait; other writes do.
+func TestLoadBalancersThatEndWithTheirProcess(t *testing.T) {
+	const left = 12 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		options := many(Options{WritesFrom: func() time.Time { return began.Add(left) }})
+		m := newMisbehaving(options)
+		m.cloud = Decorate(ending{m}, options)
+		if err := m.ensure(t.Context(), "service"); err != nil || time.Since(began) >= left {
+			t.Errorf("a write about a load balancer took %s, error %v", time.Since(began), err)
+		}
+		if err := m.route(t.Context(), "10.0.0.0/24"); err != nil || time.Since(began) < left {
+			t.Errorf("a write about a route took until %s, error %v", time.Since(began), err)
+		}
+	})
+}
+
+// ending is a plugin whose load balancers end with the process.
+type ending struct{ *misbehaving }
+
+func (e ending) Capabilities() provider.Capabilities {
+	return provider.Capabilities{LoadBalancersEndWithProcess: true}
 }

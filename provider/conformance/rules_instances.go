@@ -68,7 +68,8 @@ func shape(c provider.Capabilities) map[string]any {
 	return map[string]any{
 		"ProviderIDSchemes": c.ProviderIDSchemes, "ListInstances": c.ListInstances != nil, "WatchInstances": c.WatchInstances != nil,
 		"StandbySafe": c.StandbySafe, "ListLoadBalancers": c.ListLoadBalancers != nil, "LoadBalancerWrites": c.LoadBalancerWrites,
-		"ReplaceRoute": c.ReplaceRoute != nil, "RouteWrites": c.RouteWrites, "MaxRoutes": c.MaxRoutes,
+		"LoadBalancersEndWithProcess": c.LoadBalancersEndWithProcess,
+		"ReplaceRoute":                c.ReplaceRoute != nil, "RouteWrites": c.RouteWrites, "MaxRoutes": c.MaxRoutes,
 	}
 }
 

@@ -186,6 +186,7 @@ func (c *Cloud) Capabilities() provider.Capabilities {
 	if len(c.began.Pools) > 0 {
 		capabilities.ListLoadBalancers = c.allocator.ListLoadBalancers
 		capabilities.LoadBalancerWrites = ipam.Writes
+		capabilities.LoadBalancersEndWithProcess = true // they are addresses in the API server
 		capabilities.RetryLoadBalancers = c.allocator.RetryLoadBalancers
 	}
 	return capabilities
