@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/mooring-ccm/mooring/dev/bench/figures"
-	"github.com/mooring-ccm/mooring/dev/bench/metal/lab"
+	"github.com/mooring-ccm/mooring/dev/bench/metal/rack"
 )
 
 // Report is what was measured.
@@ -21,7 +21,7 @@ type Report struct {
 	// Services is how many there are in the scenarios of many.
 	Services int `json:"services"`
 	// Figures are those of each repetition, in their order, by the name of a row and of a system.
-	Figures map[string]map[lab.System][]float64 `json:"figures"`
+	Figures map[string]map[rack.System][]float64 `json:"figures"`
 }
 
 // row is a row of the page.
@@ -72,12 +72,12 @@ func (r *Report) rows() []row {
 }
 
 // add adds a figure of the latest repetition.
-func (r *Report) add(name string, of lab.System, figure float64) {
+func (r *Report) add(name string, of rack.System, figure float64) {
 	if r.Figures == nil {
-		r.Figures = map[string]map[lab.System][]float64{}
+		r.Figures = map[string]map[rack.System][]float64{}
 	}
 	if r.Figures[name] == nil {
-		r.Figures[name] = map[lab.System][]float64{}
+		r.Figures[name] = map[rack.System][]float64{}
 	}
 	r.Figures[name][of] = append(r.Figures[name][of], figure)
 }
@@ -86,7 +86,7 @@ func (r *Report) add(name string, of lab.System, figure float64) {
 func (r *Report) Repetitions() int {
 	least := -1
 	for _, row := range r.rows() {
-		for _, system := range lab.Systems() {
+		for _, system := range rack.Systems() {
 			if n := len(r.Figures[row.name][system]); least < 0 || n < least {
 				least = n
 			}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/mooring-ccm/mooring/dev/bench/metal/lab"
+	"github.com/mooring-ccm/mooring/dev/bench/metal/rack"
 )
 
 // begin and end enclose what Page writes.
@@ -36,7 +36,7 @@ func (r *Report) section() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `## Beside MetalLB
 
-Mooring and MetalLB %s ran in one lab, one after the other: a control plane of Kubernetes %s, a router (%s), and 3 machines that are network
+Mooring and MetalLB %s ran in one rack, one after the other: a control plane of Kubernetes %s, a router (%s), and 3 machines that are network
 namespaces. Both had internal BGP sessions with a hold time of 9 s, all else by default.
 
 Measured on %s on %s: %d cores, %s. Medians of %d.
@@ -60,13 +60,13 @@ What is not comparable:
 func (r *Report) table() string {
 	var b strings.Builder
 	b.WriteString("| |")
-	for _, system := range lab.Systems() {
+	for _, system := range rack.Systems() {
 		fmt.Fprintf(&b, " %s |", system)
 	}
-	b.WriteString("\n|---|" + strings.Repeat("---|", len(lab.Systems())) + "\n")
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(rack.Systems())) + "\n")
 	for _, row := range r.rows() {
 		fmt.Fprintf(&b, "| %s |", row.title)
-		for _, system := range lab.Systems() {
+		for _, system := range rack.Systems() {
 			fmt.Fprintf(&b, " %s |", row.text(r.Figures[row.name][system]))
 		}
 		b.WriteString("\n")

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mooring-ccm/mooring/dev/bench/metal/lab"
+	"github.com/mooring-ccm/mooring/dev/bench/metal/rack"
 )
 
 // measured returns figures of every row: 1, 3 and 2 for Mooring, four times that for MetalLB.
@@ -12,8 +12,8 @@ func measured() *Report {
 	r := &Report{Services: 1000}
 	for _, row := range r.rows() {
 		for _, figure := range []float64{1, 3, 2} {
-			r.add(row.name, lab.Mooring, figure)
-			r.add(row.name, lab.MetalLB, 4*figure)
+			r.add(row.name, rack.Mooring, figure)
+			r.add(row.name, rack.MetalLB, 4*figure)
 		}
 	}
 	return r
@@ -31,7 +31,7 @@ func TestPageHasTheMediansOnce(t *testing.T) {
 		}
 	}
 	changed := measured()
-	changed.add(newService, lab.Mooring, 5)
+	changed.add(newService, rack.Mooring, 5)
 	again, err := Page(page+after, changed)
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestPageHasTheMediansOnce(t *testing.T) {
 
 func TestPageNeedsAllFigures(t *testing.T) {
 	some := measured()
-	delete(some.Figures[killAll], lab.MetalLB)
+	delete(some.Figures[killAll], rack.MetalLB)
 	if _, err := Page("", some); err == nil {
 		t.Error("a page without a figure was written")
 	}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mooring-ccm/mooring/dev/bench/metal/lab"
+	"github.com/mooring-ccm/mooring/dev/bench/metal/rack"
 )
 
 // Size is how much there is to do.
@@ -36,7 +36,7 @@ const limit = 3 * time.Minute
 
 // Runner takes both systems through the scenarios.
 type Runner struct {
-	Lab  *lab.Lab
+	Rack *rack.Rack
 	Size Size
 	// Report gets the figures. Save is called when a system is through.
 	Report *Report
@@ -48,7 +48,7 @@ type Runner struct {
 // Run takes the systems through the scenarios in turn, as often as the size says.
 func (r *Runner) Run(ctx context.Context) error {
 	for repetition := range r.Size.Repetitions {
-		for _, system := range lab.Systems() {
+		for _, system := range rack.Systems() {
 			r.Progress(fmt.Sprintf("%s, %d of %d", system, repetition+1, r.Size.Repetitions))
 			if err := r.measure(ctx, system); err != nil {
 				return fmt.Errorf("measure %s: %w", system, err)
@@ -62,16 +62,16 @@ func (r *Runner) Run(ctx context.Context) error {
 }
 
 // measure takes a system through all scenarios, on a control plane of its own.
-func (r *Runner) measure(ctx context.Context, system lab.System) error {
+func (r *Runner) measure(ctx context.Context, system rack.System) error {
 	starting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	run, err := r.Lab.Start(starting, system)
+	run, err := r.Rack.Start(starting, system)
 	if err != nil {
 		return err
 	}
 	for _, scenario := range []struct {
 		name string
-		run  func(context.Context, *lab.Run) error
+		run  func(context.Context, *rack.Run) error
 	}{
 		{newService, r.newService}, {idleCPU, r.idle}, {death, r.death}, {afterCrash, r.afterCrash}, {killAll, r.killAll}, {manyAll, r.many},
 	} {
@@ -85,7 +85,7 @@ func (r *Runner) measure(ctx context.Context, system lab.System) error {
 }
 
 // bounded runs a scenario when nothing changes, and gives up after its limit.
-func (r *Runner) bounded(ctx context.Context, run *lab.Run, scenario func(context.Context, *lab.Run) error) error {
+func (r *Runner) bounded(ctx context.Context, run *rack.Run, scenario func(context.Context, *rack.Run) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done after %s", limit))
 	defer cancel()
 	if err := run.Settle(ctx, r.Size.Quiet); err != nil {
@@ -94,14 +94,14 @@ func (r *Runner) bounded(ctx context.Context, run *lab.Run, scenario func(contex
 	return scenario(ctx, run)
 }
 
-func (r *Runner) newService(ctx context.Context, run *lab.Run) error {
+func (r *Runner) newService(ctx context.Context, run *rack.Run) error {
 	took, _, err := run.Create(ctx, 1)
 	r.Report.add(newService, run.System, took.Seconds())
 	return err
 }
 
 // idle counts what happens while nothing does. What start-up wrote late is no part of that.
-func (r *Runner) idle(ctx context.Context, run *lab.Run) error {
+func (r *Runner) idle(ctx context.Context, run *rack.Run) error {
 	for {
 		use, err := run.Measure(ctx, func() error { return run.Pause(ctx, r.Size.Quiet) })
 		if err != nil {
@@ -118,7 +118,7 @@ func (r *Runner) idle(ctx context.Context, run *lab.Run) error {
 }
 
 // death has a machine die, and come back.
-func (r *Runner) death(ctx context.Context, run *lab.Run) error {
+func (r *Runner) death(ctx context.Context, run *rack.Run) error {
 	took, err := run.Death(ctx)
 	if err != nil {
 		return err
@@ -132,20 +132,20 @@ func (r *Runner) death(ctx context.Context, run *lab.Run) error {
 	return err
 }
 
-func (r *Runner) afterCrash(ctx context.Context, run *lab.Run) error {
+func (r *Runner) afterCrash(ctx context.Context, run *rack.Run) error {
 	took, err := run.CreateAfterCrash(ctx)
 	r.Report.add(afterCrash, run.System, took.Seconds())
 	return err
 }
 
-func (r *Runner) killAll(ctx context.Context, run *lab.Run) error {
+func (r *Runner) killAll(ctx context.Context, run *rack.Run) error {
 	outage, err := run.KillAll(ctx, r.Size.Quiet)
 	r.Report.add(killAll, run.System, outage.Seconds())
 	return err
 }
 
 // many creates many Services. One more comes first: a leader is at work again then, after all that died before.
-func (r *Runner) many(ctx context.Context, run *lab.Run) error {
+func (r *Runner) many(ctx context.Context, run *rack.Run) error {
 	if _, _, err := run.Create(ctx, 1); err != nil {
 		return err
 	}

@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-
-	"github.com/mooring-ccm/mooring/dev/bench/figures"
 )
 
 // Save writes figures to a file, whole or not at all.
-func Save(name string, measured figures.Report) error {
+func Save(name string, measured any) error {
 	data, err := json.MarshalIndent(measured, "", "  ")
 	if err != nil {
 		return err

@@ -8,10 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -19,8 +17,9 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/mooring-ccm/mooring/dev/bench/command"
 	"github.com/mooring-ccm/mooring/dev/bench/metal"
-	"github.com/mooring-ccm/mooring/dev/bench/metal/lab"
+	"github.com/mooring-ccm/mooring/dev/bench/metal/rack"
 	"github.com/mooring-ccm/mooring/dev/bench/runner"
 	"github.com/mooring-ccm/mooring/dev/localcluster"
 	"github.com/mooring-ccm/mooring/dev/netlab"
@@ -33,18 +32,7 @@ type flags struct {
 	quick                 bool
 }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if errors.Is(err, pflag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "error: %v\n", err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(command.Run(run)) }
 
 func run(ctx context.Context, args []string) error {
 	var f flags
@@ -91,19 +79,19 @@ func enter(ctx context.Context, f flags, args []string) error {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
-	programs, err := lab.Build(ctx, f.module, out, os.Stdout)
+	programs, err := rack.Build(ctx, f.module, out, os.Stdout)
 	if err != nil {
 		return err
 	}
 	return netlab.Enter(ctx, slices.Concat(args, []string{"--programs=" + programs.Encode()}), os.Stdout)
 }
 
-// measure measures everything in a lab, and saves the figures whenever a system is through.
+// measure measures everything in a rack, and saves the figures whenever a system is through.
 func measure(ctx context.Context, f flags) error {
 	if err := netlab.Furnish(ctx); err != nil {
 		return err
 	}
-	programs, err := lab.Decode(f.programs)
+	programs, err := rack.Decode(f.programs)
 	if err != nil {
 		return err
 	}
@@ -122,7 +110,7 @@ func measure(ctx context.Context, f flags) error {
 	if err := os.MkdirAll(logs, 0o755); err != nil {
 		return err
 	}
-	opened, err := lab.Open(ctx, lab.Options{Programs: programs, Binaries: binaries, Kind: kind, Dir: logs})
+	opened, err := rack.Open(ctx, rack.Options{Programs: programs, Binaries: binaries, Kind: kind, Dir: logs})
 	if err != nil {
 		return err
 	}
@@ -134,24 +122,12 @@ func measure(ctx context.Context, f flags) error {
 		Date: time.Now(), Machine: runner.ThisMachine(), Router: string(kind), Kubernetes: binaries.Version(), MetalLB: programs.Version, Services: size.Services,
 	}
 	measuring := metal.Runner{
-		Lab: opened, Size: size, Report: report, Save: func() error { return save(f.file(), report) },
+		Rack: opened, Size: size, Report: report, Save: func() error { return runner.Save(f.file(), report) },
 		Progress: func(what string) { fmt.Println(time.Now().Format(time.TimeOnly), what) },
 	}
 	err = errors.Join(measuring.Run(ctx), opened.Close(context.WithoutCancel(ctx)))
 	fmt.Printf("\n%s\nThe figures are in %s, logs in %s.\n", metal.Table(report), f.file(), logs)
 	return err
-}
-
-// save writes figures to a file, whole or not at all.
-func save(name string, report *metal.Report) error {
-	text, err := json.MarshalIndent(report, "", "  ")
-	if err == nil {
-		err = os.WriteFile(name+".new", append(text, '\n'), 0o644)
-	}
-	if err != nil {
-		return fmt.Errorf("save the figures: %w", err)
-	}
-	return os.Rename(name+".new", name)
 }
 
 // writePage writes figures to a page of the documentation.

@@ -7,16 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
-	"syscall"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/mooring-ccm/mooring/dev/bench/command"
 	"github.com/mooring-ccm/mooring/dev/bench/environment"
 	"github.com/mooring-ccm/mooring/dev/bench/figures"
 	"github.com/mooring-ccm/mooring/dev/bench/report"
@@ -34,18 +33,7 @@ type flags struct {
 	part, logs, profiles  bool
 }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if errors.Is(err, pflag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "error: %v\n", err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(command.Run(run)) }
 
 func parse(args []string) (flags, error) {
 	f := flags{size: runner.FullGrowth()}

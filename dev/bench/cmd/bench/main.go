@@ -8,11 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -20,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/mooring-ccm/mooring/dev/bench/command"
 	"github.com/mooring-ccm/mooring/dev/bench/figures"
 	"github.com/mooring-ccm/mooring/dev/bench/report"
 	"github.com/mooring-ccm/mooring/dev/bench/runner"
@@ -38,18 +37,7 @@ type flags struct {
 	profiles            bool
 }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if errors.Is(err, pflag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "error: %v\n", err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(command.Run(run)) }
 
 func parse(args []string) (flags, error) {
 	var f flags

@@ -1,4 +1,4 @@
-package lab
+package rack
 
 import (
 	"context"
@@ -25,7 +25,7 @@ const metalLB = "go.universe.tf/metallb"
 //go:embed frrk8s.txt
 var backend []byte
 
-// Programs are the programs that a lab runs, and what one of them is installed with.
+// Programs are the programs that a rack runs, and what one of them is installed with.
 type Programs struct {
 	// Mooring is the daemon. Controller and Speaker are MetalLB's.
 	Mooring, Controller, Speaker string

@@ -1,4 +1,4 @@
-package lab
+package rack
 
 import (
 	"bytes"
@@ -84,14 +84,14 @@ bgp:
 		return nil, err
 	}
 	var members []*member
-	for i, host := range r.lab.hosts {
+	for i, host := range r.rack.hosts {
 		name := fmt.Sprintf("replica%d", i+1)
 		pod, err := r.cluster.CreatePod(ctx, r.dir, name)
 		if err != nil {
 			return nil, err
 		}
 		options, err := harness.Manager{
-			Name: name, Dir: r.dir, Path: r.lab.options.Programs.Mooring, Inside: host.Args(), Identity: identity, CloudConfig: config, Port: 10258,
+			Name: name, Dir: r.dir, Path: r.rack.options.Programs.Mooring, Inside: host.Args(), Identity: identity, CloudConfig: config, Port: 10258,
 			Flags: []string{"--cloud-provider=metal", "--controllers=service-lb-controller"}, Env: pod.Env(),
 		}.Command(ctx, r.cluster)
 		if err != nil {
@@ -110,7 +110,7 @@ const metalLBNamespace = "metallb-system"
 var installed = []string{"Namespace", "CustomResourceDefinition", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
 
 func (r *Run) installMetalLB(ctx context.Context) ([]*member, error) {
-	manifest, err := os.ReadFile(r.lab.options.Programs.Manifest)
+	manifest, err := os.ReadFile(r.rack.options.Programs.Manifest)
 	if err != nil {
 		return nil, fmt.Errorf("read MetalLB's manifest: %w", err)
 	}
@@ -144,10 +144,10 @@ metadata: {name: public, namespace: %[1]s}
 	if err := program.Await(ctx, "the API server serves MetalLB's resources", nil, established); err != nil {
 		return nil, err
 	}
-	controller, err := r.metalLBMember(ctx, "controller", "controller", r.lab.hosts[0], r.lab.options.Programs.Controller, "--webhook-mode=disabled")
+	controller, err := r.metalLBMember(ctx, "controller", "controller", r.rack.hosts[0], r.rack.options.Programs.Controller, "--webhook-mode=disabled")
 	members := []*member{controller}
-	for _, m := range r.lab.machines {
-		speaker, speakerErr := r.metalLBMember(ctx, "speaker-"+m.name, "speaker", m.host, r.lab.options.Programs.Speaker, "--node-name="+m.name)
+	for _, m := range r.rack.machines {
+		speaker, speakerErr := r.metalLBMember(ctx, "speaker-"+m.name, "speaker", m.host, r.rack.options.Programs.Speaker, "--node-name="+m.name)
 		members, err = append(members, speaker), errors.Join(err, speakerErr)
 	}
 	return members, err

@@ -1,4 +1,4 @@
-package lab
+package rack
 
 import (
 	"context"
@@ -32,7 +32,7 @@ type Run struct {
 	// System is which.
 	System System
 
-	lab     *Lab
+	rack    *Rack
 	dir     string
 	cluster *harness.Cluster
 	// members are the containers of the system. The first leads.
@@ -42,25 +42,25 @@ type Run struct {
 }
 
 // Start starts a control plane with a node for each machine, and a system. It returns when a first Service has its routes.
-func (l *Lab) Start(ctx context.Context, system System) (*Run, error) {
-	r := &Run{System: system, lab: l}
-	if err := r.start(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("start %s: %w", system, err), r.Close(context.WithoutCancel(ctx)))
+func (r *Rack) Start(ctx context.Context, system System) (*Run, error) {
+	run := &Run{System: system, rack: r}
+	if err := run.start(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("start %s: %w", system, err), run.Close(context.WithoutCancel(ctx)))
 	}
-	return r, nil
+	return run, nil
 }
 
 func (r *Run) start(ctx context.Context) (err error) {
-	if r.dir, err = r.lab.folder(string(r.System)); err != nil {
+	if r.dir, err = r.rack.folder(string(r.System)); err != nil {
 		return err
 	}
 	r.cluster, err = harness.Open(ctx, localcluster.Options{
-		Binaries: r.lab.options.Binaries, Dir: r.dir + "-control-plane", BindAddress: controlPlane.Addr(), Audit: auditv1.LevelMetadata,
+		Binaries: r.rack.options.Binaries, Dir: r.dir + "-control-plane", BindAddress: controlPlane.Addr(), Audit: auditv1.LevelMetadata,
 	})
 	if err != nil {
 		return err
 	}
-	for _, m := range r.lab.machines {
+	for _, m := range r.rack.machines {
 		if err := r.register(ctx, m); err != nil {
 			return fmt.Errorf("register node %s: %w", m.name, err)
 		}
@@ -121,7 +121,7 @@ func (r *Run) Create(ctx context.Context, count int) (all, lag time.Duration, er
 	})
 	var complete time.Time
 	group.Go(func() error {
-		return r.lab.follow(creating, r.programs(), func(table Table, at time.Time) bool {
+		return r.rack.follow(creating, r.programs(), func(table Table, at time.Time) bool {
 			complete = at
 			return len(table) >= last
 		})
@@ -149,7 +149,7 @@ func (r *Run) create(ctx context.Context, name string) error {
 		ObjectMeta:  metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}},
 		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: ptr.To(""), Port: ptr.To[int32](8080), Protocol: ptr.To(corev1.ProtocolTCP)}},
 	}
-	for i, m := range r.lab.machines {
+	for i, m := range r.rack.machines {
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
 			Addresses: []string{fmt.Sprintf("10.244.%d.10", i+1)}, NodeName: &m.name, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)},
 		})
@@ -182,7 +182,7 @@ func (r *Run) complete(table Table) bool {
 // Settle waits until every machine is a next hop of every Service, and has been for a while.
 func (r *Run) Settle(ctx context.Context, quiet time.Duration) error {
 	var since time.Time
-	err := r.lab.follow(ctx, r.programs(), func(table Table, at time.Time) bool {
+	err := r.rack.follow(ctx, r.programs(), func(table Table, at time.Time) bool {
 		switch {
 		case !r.complete(table):
 			since = time.Time{}
@@ -242,7 +242,7 @@ func (r *Run) KillAll(ctx context.Context, quiet time.Duration) (time.Duration, 
 	group.Go(func() error {
 		lost := false // routes stay for a moment: a table that was never incomplete says nothing
 		began := time.Now()
-		return r.lab.follow(both, nil, func(table Table, at time.Time) bool {
+		return r.rack.follow(both, nil, func(table Table, at time.Time) bool {
 			switch {
 			case len(table) < r.services && without.IsZero():
 				without, lost = at, true
@@ -267,23 +267,23 @@ func (r *Run) KillAll(ctx context.Context, quiet time.Duration) (time.Duration, 
 
 // Death takes the last machine off the network, and returns the time until it is the next hop of no route.
 func (r *Run) Death(ctx context.Context) (time.Duration, error) {
-	return r.link(ctx, r.lab.segment.Cut, func(hops []netip.Addr, dead netip.Addr) bool { return !slices.Contains(hops, dead) })
+	return r.link(ctx, r.rack.segment.Cut, func(hops []netip.Addr, dead netip.Addr) bool { return !slices.Contains(hops, dead) })
 }
 
 // Return gives the last machine its network again, and returns the time until it is a next hop of every route.
 func (r *Run) Return(ctx context.Context) (time.Duration, error) {
-	return r.link(ctx, r.lab.segment.Join, func(hops []netip.Addr, back netip.Addr) bool { return slices.Contains(hops, back) })
+	return r.link(ctx, r.rack.segment.Join, func(hops []netip.Addr, back netip.Addr) bool { return slices.Contains(hops, back) })
 }
 
 // link changes the network of the last machine, and returns the time until the next hops of every route are as wanted.
 func (r *Run) link(ctx context.Context, change func(context.Context, *netlab.Host) error, wanted func([]netip.Addr, netip.Addr) bool) (time.Duration, error) {
-	last := r.lab.machines[machines-1]
+	last := r.rack.machines[machines-1]
 	began := time.Now()
 	if err := change(ctx, last.host); err != nil {
 		return 0, err
 	}
 	var complete time.Time
-	err := r.lab.follow(ctx, r.programs(), func(table Table, at time.Time) bool {
+	err := r.rack.follow(ctx, r.programs(), func(table Table, at time.Time) bool {
 		complete = at
 		for _, hops := range table {
 			if !wanted(hops, last.addr) {
@@ -298,7 +298,7 @@ func (r *Run) link(ctx context.Context, change func(context.Context, *netlab.Hos
 // Pause lets time pass.
 func (r *Run) Pause(ctx context.Context, d time.Duration) error {
 	began := time.Now()
-	return r.lab.follow(ctx, r.programs(), func(_ Table, at time.Time) bool { return at.Sub(began) >= d })
+	return r.rack.follow(ctx, r.programs(), func(_ Table, at time.Time) bool { return at.Sub(began) >= d })
 }
 
 // Use is what a system used over some time.
@@ -365,5 +365,5 @@ func (r *Run) Close(ctx context.Context) error {
 		errs = append(errs, r.cluster.Stop(ctx))
 	}
 	gone := func(table Table, _ time.Time) bool { return len(table) == 0 }
-	return errors.Join(append(errs, r.lab.follow(ctx, nil, gone))...)
+	return errors.Join(append(errs, r.rack.follow(ctx, nil, gone))...)
 }

@@ -1,4 +1,4 @@
-package lab
+package rack
 
 import (
 	"context"
@@ -41,7 +41,7 @@ var (
 	pool = netip.MustParsePrefix("198.18.0.0/20")
 )
 
-// Options say what a lab is made of.
+// Options say what a rack is made of.
 type Options struct {
 	Programs Programs
 	Binaries localcluster.Binaries
@@ -51,8 +51,8 @@ type Options struct {
 	Dir string
 }
 
-// Lab is the network: a router, machines, and hosts of the control plane. It must be opened in a network namespace of its own.
-type Lab struct {
+// Rack is the network: a router, machines, and hosts of the control plane. It must be opened in a network namespace of its own.
+type Rack struct {
 	options  Options
 	segment  *netlab.Segment
 	kernel   *netlink.Handle // of the router
@@ -72,43 +72,43 @@ type machine struct {
 }
 
 // Open makes the network and starts the router, which has the same configuration for every system: a session with each host and each machine.
-func Open(ctx context.Context, options Options) (*Lab, error) {
-	l := &Lab{options: options}
-	if err := l.open(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("open the lab: %w", err), l.Close(ctx))
+func Open(ctx context.Context, options Options) (*Rack, error) {
+	r := &Rack{options: options}
+	if err := r.open(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("open the rack: %w", err), r.Close(ctx))
 	}
-	return l, nil
+	return r, nil
 }
 
-func (l *Lab) open(ctx context.Context) (err error) {
-	if l.segment, err = netlab.NewSegment(ctx, controlPlane); err != nil {
+func (r *Rack) open(ctx context.Context) (err error) {
+	if r.segment, err = netlab.NewSegment(ctx, controlPlane); err != nil {
 		return err
 	}
-	router := &netlab.Router{Kind: l.options.Kind, Dir: l.options.Dir, ASN: asn, RouterID: routerAddr.Addr()}
-	if router.Host, err = l.segment.NewHost(ctx, "router", []netip.Prefix{routerAddr}); err != nil {
+	router := &netlab.Router{Kind: r.options.Kind, Dir: r.options.Dir, ASN: asn, RouterID: routerAddr.Addr()}
+	if router.Host, err = r.segment.NewHost(ctx, "router", []netip.Prefix{routerAddr}); err != nil {
 		return err
 	}
 	for i := range replicas {
 		addr := netip.AddrFrom4([4]byte{10, 78, 0, byte(11 + i)})
-		host, err := l.segment.NewHost(ctx, fmt.Sprintf("control%d", i+1), []netip.Prefix{netip.PrefixFrom(addr, controlPlane.Bits())}, routerAddr.Addr())
+		host, err := r.segment.NewHost(ctx, fmt.Sprintf("control%d", i+1), []netip.Prefix{netip.PrefixFrom(addr, controlPlane.Bits())}, routerAddr.Addr())
 		if err != nil {
 			return err
 		}
-		l.hosts = append(l.hosts, host)
+		r.hosts = append(r.hosts, host)
 		router.Neighbors = append(router.Neighbors, netlab.Neighbor{Address: addr, ASN: asn})
 	}
 	for i := range machines {
 		m := &machine{name: fmt.Sprintf("n%d", i+1), addr: netip.AddrFrom4([4]byte{10, 78, 1, byte(i + 1)})}
-		if m.host, err = l.segment.NewHost(ctx, m.name, []netip.Prefix{netip.PrefixFrom(m.addr, controlPlane.Bits())}, routerAddr.Addr()); err != nil {
+		if m.host, err = r.segment.NewHost(ctx, m.name, []netip.Prefix{netip.PrefixFrom(m.addr, controlPlane.Bits())}, routerAddr.Addr()); err != nil {
 			return err
 		}
 		if err := m.serve(ctx); err != nil {
 			return fmt.Errorf("answer in the place of kube-proxy on %s: %w", m.name, err)
 		}
-		l.machines = append(l.machines, m)
+		r.machines = append(r.machines, m)
 		router.Neighbors = append(router.Neighbors, netlab.Neighbor{Address: m.addr, ASN: asn})
 	}
-	return l.startRouter(ctx, router)
+	return r.startRouter(ctx, router)
 }
 
 // serve answers on a machine as kube-proxy does, and forwards nothing.
@@ -122,36 +122,36 @@ func (m *machine) serve(ctx context.Context) (err error) {
 	return nil
 }
 
-func (l *Lab) startRouter(ctx context.Context, router *netlab.Router) error {
+func (r *Rack) startRouter(ctx context.Context, router *netlab.Router) error {
 	daemons, err := router.Configure()
 	if err != nil {
 		return err
 	}
 	for _, daemon := range daemons {
-		started, err := program.Start(program.Options{Name: daemon.Name, Path: daemon.Args[0], Args: daemon.Args[1:], Dir: l.options.Dir})
+		started, err := program.Start(program.Options{Name: daemon.Name, Path: daemon.Args[0], Args: daemon.Args[1:], Dir: r.options.Dir})
 		if err != nil {
 			return err
 		}
-		l.programs = append(l.programs, started)
+		r.programs = append(r.programs, started)
 		// The next one looks for this one's socket once, and then only after ten seconds.
 		listens := func(context.Context) error { _, err := os.Stat(daemon.Socket); return err }
-		if err := program.Await(ctx, daemon.Name+" listens", l.programs, listens); err != nil {
+		if err := program.Await(ctx, daemon.Name+" listens", r.programs, listens); err != nil {
 			return err
 		}
 	}
 	return router.Host.Do(func() (err error) {
-		l.kernel, err = netlink.NewHandle(unix.NETLINK_ROUTE)
+		r.kernel, err = netlink.NewHandle(unix.NETLINK_ROUTE)
 		return err
 	})
 }
 
 // Close ends the router.
-func (l *Lab) Close(ctx context.Context) error {
+func (r *Rack) Close(ctx context.Context) error {
 	var errs []error
-	for _, p := range l.programs {
+	for _, p := range r.programs {
 		errs = append(errs, p.Stop(ctx, stopGrace))
 	}
-	for _, m := range l.machines {
+	for _, m := range r.machines {
 		errs = append(errs, m.proxy.Close())
 	}
 	return errors.Join(errs...)
@@ -161,8 +161,8 @@ func (l *Lab) Close(ctx context.Context) error {
 type Table map[netip.Addr][]netip.Addr
 
 // Table reads the routes that the router has learned.
-func (l *Lab) Table() (Table, error) {
-	routes, err := l.kernel.RouteList(nil, netlink.FAMILY_V4)
+func (r *Rack) Table() (Table, error) {
+	routes, err := r.kernel.RouteList(nil, netlink.FAMILY_V4)
 	if err != nil {
 		return nil, fmt.Errorf("read the routes of the router: %w", err)
 	}
@@ -195,10 +195,10 @@ func (l *Lab) Table() (Table, error) {
 const poll, longestPoll, pollShare = 5 * time.Millisecond, 100 * time.Millisecond, 20
 
 // follow reads the router's kernel until done returns true, ctx ends or one of the programs does.
-func (l *Lab) follow(ctx context.Context, programs []*program.Program, done func(Table, time.Time) bool) error {
+func (r *Rack) follow(ctx context.Context, programs []*program.Program, done func(Table, time.Time) bool) error {
 	for {
 		began := time.Now()
-		table, err := l.Table()
+		table, err := r.Table()
 		if err != nil {
 			return err
 		}
@@ -219,8 +219,8 @@ func (l *Lab) follow(ctx context.Context, programs []*program.Program, done func
 }
 
 // folder makes a folder for the files of a run.
-func (l *Lab) folder(of string) (string, error) {
-	l.runs++
-	dir := filepath.Join(l.options.Dir, fmt.Sprintf("%d-%s", l.runs, strings.ToLower(of)))
+func (r *Rack) folder(of string) (string, error) {
+	r.runs++
+	dir := filepath.Join(r.options.Dir, fmt.Sprintf("%d-%s", r.runs, strings.ToLower(of)))
 	return dir, os.MkdirAll(dir, 0o755)
 }
