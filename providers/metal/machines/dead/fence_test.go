@@ -155,18 +155,7 @@ func (f *fixture) run(access *rest.Config) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(f.Context())
-	done := make(chan error, 1)
-	factory.Core().V1().Nodes().Informer()
-	factory.StartWithContext(ctx)
-	go func() { done <- controller.Run(ctx) }()
-	f.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			f.Errorf("Run returned %v", err)
-		}
-		factory.Shutdown()
-	})
+	runUntilEnd(f.T, controller, factory)
 }
 
 // recorded returns what is recorded of a machine.
@@ -335,4 +324,21 @@ func TestOptionsAreRequired(t *testing.T) {
 	if err == nil || strings.Count(err.Error(), "is required") != 9 {
 		t.Errorf("error %v", err)
 	}
+}
+
+// runUntilEnd runs a controller until the test ends.
+func runUntilEnd(t *testing.T, controller *Controller, factory informers.SharedInformerFactory) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	factory.Core().V1().Nodes().Informer()
+	factory.StartWithContext(ctx)
+	go func() { done <- controller.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+		factory.Shutdown()
+	})
 }

@@ -90,18 +90,7 @@ func (f *taintFixture) run(registry *prometheus.Registry) *record.FakeRecorder {
 	if err != nil {
 		f.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(f.Context())
-	done := make(chan error, 1)
-	factory.Core().V1().Nodes().Informer()
-	factory.StartWithContext(ctx)
-	go func() { done <- controller.Run(ctx) }()
-	f.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			f.Errorf("Run returned %v", err)
-		}
-		factory.Shutdown()
-	})
+	runUntilEnd(f.T, controller, factory)
 	return recorder
 }
 
