@@ -103,8 +103,8 @@ func (l *lister) lookup(ctx context.Context, node *corev1.Node, maxAge time.Dura
 	var first *answered
 	select {
 	case said := <-listed:
-		conclusive := said.err != nil || said.observation.Status != NotFound
-		if conclusive && !errors.Is(said.err, cloud.ErrStillRunning) {
+		denied := said.err == nil && said.observation.Status == NotFound
+		if !denied && !errors.Is(said.err, cloud.ErrStillRunning) {
 			return said.observation, said.err
 		}
 		first, listed = &said, nil
