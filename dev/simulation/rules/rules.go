@@ -333,7 +333,7 @@ func (j *judge) doubted(before time.Duration) (at time.Duration) {
 
 // waits returns when something is due that the reference did at a time, if such calls of Mooring's hang or fail. A call that hangs keeps its place for a
 // while, and the others wait as long. When as many hang as may, none is made until they end. What is due for a node itself is due some time after its
-// own call has failed. The reference would meet the same, and luck says which manager does: by the second denial and the nodes that affirm, Mooring
+// own call has failed, or a list. The reference would meet the same, and luck says which manager does: by the second denial and the nodes that affirm, Mooring
 // makes more of these calls.
 func (j *judge) waits(since, due time.Duration, such func(*double.Call) bool, node string, after time.Duration) time.Duration {
 	hanging := 0
@@ -343,7 +343,7 @@ func (j *judge) waits(since, due time.Duration, such func(*double.Call) bool, no
 		}
 		hangs := call.UnderWay(call.Began + 2*j.longest + passesAtOnce)
 		switch {
-		case call.Object == node && call.Ended >= 0 && (hangs || call.Err != nil):
+		case (call.Object == node || call.Method == "ListInstances") && call.Ended >= 0 && (hangs || call.Err != nil):
 			due = max(due, call.Ended+after)
 		case hangs && call.Began+double.ReadOutstanding > since:
 			due += double.ReadOutstanding
@@ -358,10 +358,11 @@ func (j *judge) waits(since, due time.Duration, such func(*double.Call) bool, no
 	return due
 }
 
-// asksExistence reports whether a call asks if an instance exists.
-func asksExistence(call *double.Call) bool {
+// asksOfSilent reports whether a call asks what has become of an instance whose node is silent. All such questions wait in one queue.
+func asksOfSilent(call *double.Call) bool {
 	byName := call.Method == "InstanceID" && !errors.Is(call.Err, cloudprovider.InstanceNotFound)
-	return kindOf(call.Method) == "InstanceExists" || byName
+	kind := kindOf(call.Method)
+	return kind == "InstanceExists" || kind == "InstanceShutdown" || byName || call.Method == "ListInstances" && call.Err != nil
 }
 
 // initializes reports whether a call is about a node that Mooring has not initialized yet.
@@ -398,7 +399,7 @@ func removal(j *judge) {
 		if left, _ := j.leaves(node); j.draw.Plugin.Has(draw.Lagging) && j.draw.Plugin.Has(draw.Declaring) { // until the lists lack it
 			due = max(due, left+j.draw.Plugin.Lag+gone+calls)
 		}
-		due = j.waits(reference, due, asksExistence, node.Name, monitor+gone+calls)
+		due = j.waits(reference, due, asksOfSilent, node.Name, monitor+gone+calls)
 		at, done := j.mooring.Removed[node.Name]
 		switch {
 		case !done && due < j.mooring.Length:
@@ -472,7 +473,9 @@ func changes(d draw.Draw) []change {
 				all = append(all, change{"4-excluded", event.Object, service.Name, at, ends, text, func(call *double.Call) bool {
 					return len(call.Targets) > 0 && call.Object == service.Name && !slices.Contains(call.Targets, event.Object)
 				}, func(call *double.Call) (has, says bool) {
-					return slices.Contains(call.Targets, event.Object), call.Object == service.Name && len(call.Targets) > 0 && call.Err == nil
+					deletes := call.Method == "EnsureLoadBalancerDeleted"
+					says = call.Object == service.Name && (len(call.Targets) > 0 || deletes) && call.Err == nil
+					return slices.Contains(call.Targets, event.Object), says
 				}})
 			}
 		}
@@ -570,11 +573,15 @@ func (j *judge) timedOut(service string, at time.Duration) (answered time.Durati
 }
 
 // busy reports whether a call of Mooring's about a Service is under way at a time, and is for long, or such calls about others that have all places.
-// Changes of targets have as many places as those of Services. Which call hangs is chance, and by the reference it has its worker for ever, too.
+// Changes of targets have as many places as those of Services, but share them where the plugin declares a number for all. Which call hangs is chance,
+// and by the reference it has its worker for ever, too.
 func (j *judge) busy(one change, at time.Duration) bool {
 	methods := []string{"UpdateLoadBalancer"}
-	if one.rule == "13-port" {
-		methods = []string{"EnsureLoadBalancer", "EnsureLoadBalancerDeleted"}
+	switch of := []string{"EnsureLoadBalancer", "EnsureLoadBalancerDeleted"}; {
+	case j.draw.Plugin.Has(draw.Declaring):
+		methods = append(methods, of...)
+	case one.rule == "13-port":
+		methods = of
 	}
 	taken, leader := 0, j.leader(at)
 	for _, call := range j.mooring.Calls {

@@ -21,9 +21,9 @@ func world(events ...draw.Event) draw.Draw {
 }
 
 // hanging is a world with a plugin some of whose calls hang, and hung such a call about another Service, from the second minute to the fourth.
-func hanging(events ...draw.Event) draw.Draw {
-	d := world(events...)
-	d.Plugin.Characters = []draw.Character{draw.Hanging}
+func hanging(event draw.Event, characters ...draw.Character) draw.Draw {
+	d := world(event)
+	d.Plugin.Characters = append(characters, draw.Hanging)
 	return d
 }
 
@@ -324,6 +324,25 @@ var allowances = []allowance{
 		broken: func(_ *draw.Draw, r *double.Record) { r.Removed["m"] += time.Minute },
 	},
 	{
+		name: "a node whose question waits for one that hangs, about a machine that may be off", rule: "3",
+		draw: hanging(draw.Event{At: 2 * time.Minute, Kind: draw.Leave, Object: "m"}),
+		mooring: func(r *double.Record) {
+			hung := &double.Call{Method: "InstanceShutdown", Object: "n", Began: 3 * time.Minute, Ended: 10 * time.Minute, Overlap: 1, Err: errors.New("lost")}
+			r.Calls = append(r.Calls, hung)
+			r.Removed["m"] = 4*time.Minute + 20*time.Second
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Method = "InstanceMetadata" },
+	},
+	{
+		name: "a node whose list fails", rule: "3", draw: world(draw.Event{At: 2 * time.Minute, Kind: draw.Leave, Object: "m"}),
+		mooring: func(r *double.Record) {
+			failed := &double.Call{Method: "ListInstances", Began: 3*time.Minute + 8*time.Second, Ended: 3*time.Minute + 8*time.Second, Overlap: 1, Err: errors.New("refused")}
+			r.Calls = append(r.Calls, failed)
+			r.Removed["m"] = 3*time.Minute + 28*time.Second
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Err = nil },
+	},
+	{
 		name: "a new node whose question waits for one that hangs", rule: "1",
 		draw: draw.Draw{
 			Plugin: draw.Plugin{Characters: []draw.Character{draw.Hanging}}, Nodes: append(world().Nodes, draw.Node{Name: "o"}), Services: world().Services,
@@ -379,6 +398,23 @@ var allowances = []allowance{
 		name: "a port that the Service has already", rule: "13-port", draw: world(draw.Event{At: 3 * time.Minute, Kind: draw.PortChange, Object: "s", Number: 80}),
 		reference: func(r *double.Record) { r.Calls[1].Port = 80 },
 		broken:    func(_ *draw.Draw, r *double.Record) { r.Calls[2].Port = 8000 },
+	},
+	{
+		name: "a port that changes while a change of another Service's targets hangs, where the plugin declares one place for both", rule: "13-port",
+		draw:      hanging(draw.Event{At: 3 * time.Minute, Kind: draw.PortChange, Object: "s", Number: 8000}, draw.Declaring),
+		reference: func(r *double.Record) { r.Calls[1].Began, r.Calls[1].Ended = 3*time.Minute, 3*time.Minute+time.Second },
+		mooring:   func(r *double.Record) { r.Calls = append(r.Calls, hung("UpdateLoadBalancer")) },
+		broken:    func(d *draw.Draw, _ *double.Record) { d.Plugin.Characters = d.Plugin.Characters[1:] },
+	},
+	{
+		name: "a node that is excluded while the Service has no load balancer", rule: "4-excluded",
+		draw:      world(draw.Event{At: 3 * time.Minute, Kind: draw.Exclude, Object: "n"}),
+		reference: func(r *double.Record) { r.Calls[1].Began, r.Calls[1].Ended = 3*time.Minute, 3*time.Minute+time.Second },
+		mooring: func(r *double.Record) {
+			deleted := &double.Call{Method: "EnsureLoadBalancerDeleted", Object: "s", Began: 2 * time.Minute, Ended: 2 * time.Minute, Overlap: 1}
+			r.Calls = append(r.Calls, deleted)
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Err = errors.New("refused") },
 	},
 	{
 		name: "a node that is excluded after Mooring has deleted it", rule: "4-excluded", draw: world(draw.Event{At: 3 * time.Minute, Kind: draw.Exclude, Object: "m"}),
