@@ -410,7 +410,7 @@ func (r *reconciler) remember(ctx context.Context, p *pass, act action, done res
 		r.states.removed(p.key, act.service, p.service)
 	default:
 		r.states.wrote(p.key, act, done.service)
-		p.service = done.service
+		p.service, p.want.inputs = done.service, inputsOf(done.service) // a user may have changed it meanwhile
 	}
 }
 

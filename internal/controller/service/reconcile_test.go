@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -39,6 +40,29 @@ func TestAThrottledServiceIsLeftAlone(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		if n := e.cloud.count("ensure"); n != services+1 {
 			t.Errorf("%d calls for %d Services after one refusal", n, services)
+		}
+		if err := e.mismatch(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A user may change a Service between the pass's look at it and the write of the finalizer. The one call of the pass then carries the change.
+func TestAServiceThatChangesBeforeTheFinalizerIsEnsuredOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := startEngine(t, 1, func(e *engine) { e.cluster.patchTakes = time.Second })
+		defer e.stop()
+		synctest.Wait() // the set of nodes is known
+		service := serviceWith()
+		e.addService(service)
+		time.Sleep(time.Second / 2)
+		e.edit(keyOf(service), func(service *corev1.Service) { service.Annotations = map[string]string{"beat": "1"} })
+		time.Sleep(time.Minute)
+		if n := e.cloud.count("ensure"); n != 1 {
+			t.Errorf("%d calls, want one", n)
+		}
+		if failed := e.recorded(EventSyncFailed); len(failed) > 0 {
+			t.Error(failed)
 		}
 		if err := e.mismatch(); err != nil {
 			t.Error(err)
