@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/dev/simulation/double"
@@ -717,23 +718,40 @@ func versions(j *judge) {
 		return of
 	}
 	// By its source it writes a Service that it has not come to three times, two around the first call and one after the last, and once whenever a call
-	// returns another address. Beside a plugin that hands back what it was given, it writes none of these: it compares that with itself.
-	due, address := map[string][]time.Duration{}, map[string]string{}
+	// returns another address. A Service that is made one of another type and back is such a Service again. Beside a plugin that hands back what it
+	// was given, it writes none of these: it compares that with itself. A node that it initializes it writes once. Beside a plugin that changes its
+	// arguments, luck says whether it ever does.
+	due, reached, address := map[string][]time.Duration{}, map[string]bool{}, map[string]string{}
 	for _, call := range j.mooring.Calls {
-		if call.Method != "EnsureLoadBalancer" {
-			continue
-		}
-		if len(due[call.Object]) == 0 {
-			due[call.Object] = slices.Repeat([]time.Duration{call.Began}, 3)
-		}
-		if before := address[call.Object]; call.Address != "" && before != call.Address {
-			address[call.Object] = call.Address
-			if before != "" {
-				due[call.Object] = append(due[call.Object], call.Ended)
+		switch call.Method {
+		case "EnsureLoadBalancerDeleted":
+			if call.Ended >= 0 && call.Err == nil {
+				reached[call.Object], address[call.Object] = false, ""
+			}
+		case "EnsureLoadBalancer":
+			if !reached[call.Object] {
+				reached[call.Object] = true
+				due[call.Object] = append(due[call.Object], call.Began, call.Began, call.Began)
+			}
+			if before := address[call.Object]; call.Address != "" && before != call.Address {
+				address[call.Object] = call.Address
+				if before != "" {
+					due[call.Object] = append(due[call.Object], call.Ended)
+				}
 			}
 		}
 	}
+	for _, change := range j.mooring.NodeChanges {
+		if change.Ours && untaints(change) {
+			due[change.Object] = append(due[change.Object], change.At)
+		}
+	}
 	j.rates("6", "writes", times(j.mooring), times(j.reference), due)
+}
+
+// untaints reports whether a change takes the uninitialized taint from a node.
+func untaints(change double.Change[corev1.Node]) bool {
+	return change.Before != nil && change.After != nil && uninitialized(change.Before) && !uninitialized(change.After)
 }
 
 // events is rule 6 for writes of Events about each object. For what Mooring has called and written, the reference would by its source send some: one
@@ -760,7 +778,7 @@ func events(j *judge) {
 		}
 	}
 	for _, change := range j.mooring.NodeChanges {
-		if change.Ours && change.Before != nil && (change.After == nil || uninitialized(change.Before) && !uninitialized(change.After)) {
+		if change.Ours && change.Before != nil && (change.After == nil || untaints(change)) {
 			due[change.Object] = append(due[change.Object], change.At)
 		}
 	}

@@ -178,6 +178,43 @@ var allowances = []allowance{
 		},
 	},
 	{
+		name: "three writes for each time that a Service has a load balancer, where the reference compares what it handed out with itself", rule: "6",
+		draw: world(), mooring: func(r *double.Record) {
+			for i := range 3 {
+				at := 5*time.Minute + time.Duration(i)*time.Minute
+				r.Calls = append(r.Calls,
+					&double.Call{Method: "EnsureLoadBalancerDeleted", Object: "s", Began: at, Ended: at, Overlap: 1},
+					&double.Call{Method: "EnsureLoadBalancer", Object: "s", Began: at, Ended: at, Overlap: 1})
+				for range 4 {
+					r.Writes = append(r.Writes, double.Write{At: at, Resource: "services", Object: "s"})
+				}
+			}
+		},
+		broken: func(_ *draw.Draw, r *double.Record) {
+			for _, call := range r.Calls {
+				if call.Method == "EnsureLoadBalancerDeleted" {
+					call.Err = errors.New("failed")
+				}
+			}
+		},
+	},
+	{
+		name: "a write for each initialization of a node, where the reference never manages it", rule: "6", draw: world(),
+		mooring: func(r *double.Record) {
+			for i := range 6 {
+				at := 5*time.Minute + time.Duration(i)*time.Minute
+				tainted := node(true, cloudproviderapi.TaintExternalCloudProvider)
+				r.NodeChanges = append(r.NodeChanges, double.Change[corev1.Node]{At: at, Object: "n", Ours: true, Before: tainted, After: node(true)})
+				r.Writes = append(r.Writes, double.Write{At: at, Resource: "nodes", Object: "n"})
+			}
+		},
+		broken: func(_ *draw.Draw, r *double.Record) {
+			for i := range r.NodeChanges {
+				r.NodeChanges[i].Before = r.NodeChanges[i].After
+			}
+		},
+	},
+	{
 		name: "events for calls that come later than the reference's", rule: "6-events", draw: world(),
 		reference: func(r *double.Record) { r.Events = make([]double.EventWrite, 20) },
 		mooring: func(r *double.Record) {
