@@ -1,6 +1,7 @@
 package nodelifecycle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -130,8 +131,12 @@ func (w *writes) work(ctx context.Context) {
 		w.queue = w.queue[1:]
 		w.mu.Unlock()
 		var results []result
+		own := "" // the version that the last write of this task made: it was judged before
 		for _, action := range task.actions {
-			results = append(results, w.carryOut(ctx, action, task.planned))
+			action.node.resourceVersion = cmp.Or(own, action.node.resourceVersion)
+			done := w.carryOut(ctx, action, task.planned)
+			own = cmp.Or(done.resourceVersion, own)
+			results = append(results, done)
 		}
 		w.mu.Lock()
 		w.done = append(w.done, results...)
@@ -263,13 +268,14 @@ func object(node facts) *corev1.Node {
 }
 
 // taintPatch returns a JSON patch that puts the shutdown taint on a node, or takes it off. It tests the node's identity and
-// all of its taints, so another writer's taint is never lost.
+// all of its taints, so another writer's taint is never lost. A node that has changed since it was judged may be ready, and gets no taint.
 func taintPatch(node facts, wanted bool) jsonpatch.Patch {
 	taints := slices.DeleteFunc(slices.Clone(node.taints), isShutdownTaint)
-	if wanted {
-		taints = append(taints, shutdownTaint())
+	if !wanted {
+		return jsonpatch.Replace(node.uid, "/spec/taints", node.taints, taints)
 	}
-	return jsonpatch.Replace(node.uid, "/spec/taints", node.taints, taints)
+	judged := jsonpatch.Operation{Op: "test", Path: "/metadata/resourceVersion", Value: node.resourceVersion}
+	return append(jsonpatch.Patch{judged}, jsonpatch.Replace(node.uid, "/spec/taints", node.taints, append(taints, shutdownTaint()))...)
 }
 
 // withCondition returns the patch that makes a node show why it is held. The condition's transition is when the cloud first
