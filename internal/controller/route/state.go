@@ -51,6 +51,9 @@ type state struct {
 type shownRoute struct {
 	// made is when this process made it; zero once a list has shown it. denied is since when lists lack it; zero: the newest one shows it.
 	made, denied time.Time
+	// removed says that lists have shown it only soon after this process had removed an older node's route to its destination. It is gone when one
+	// lacks it.
+	removed bool
 }
 
 // attempt is what is remembered of one operation.
@@ -202,7 +205,7 @@ func (s *state) observe(d desired, p plan, busy []destination, now time.Time) {
 		case slices.Contains(busy, want.destination):
 		case !missing[want.key()]:
 			s.learn(known, now)
-			known, found = shownRoute{}, true
+			known, found = shownRoute{removed: s.justRemoved(want.destination, now) && (known.removed || !found)}, true
 		case known.denied.IsZero():
 			known.denied, found = now, found || want.shown
 		}
@@ -212,6 +215,16 @@ func (s *state) observe(d desired, p plan, busy []destination, now time.Time) {
 		s.shown[want.key()] = known
 		s.pending = s.pending || !known.made.IsZero() && !known.denied.IsZero()
 	}
+}
+
+// justRemoved reports whether lists may still show a route that this process has removed. The lock is held.
+func (s *state) justRemoved(d destination, now time.Time) bool {
+	for _, attempt := range s.attempts {
+		if attempt.removal && attempt.destination == d && attempt.justDone(now) {
+			return true
+		}
+	}
+	return false
 }
 
 // learn learns how late lists are from a route of ours that one shows now. The lock is held.
@@ -229,6 +242,9 @@ func (s *state) doubted(making action, now time.Time) bool {
 
 // believed is when a list is believed that lacks a route. The lock is held.
 func (s *state) believed(known shownRoute) time.Time {
+	if known.removed {
+		return known.denied
+	}
 	lag := max(s.period, s.lag)
 	if s.pending {
 		lag = max(s.period, maxLag)

@@ -181,6 +181,55 @@ func TestWhatWasNeverThereIsDenied(t *testing.T) {
 	}
 }
 
+// Lists may show a new node the route of the older node of its name that this process has removed. The first one that lacks it is believed. A route
+// that lists show for longer than they may lag is there.
+func TestAListThatShowsARemovedRouteShowsNoOther(t *testing.T) {
+	for name, test := range map[string]struct {
+		shown time.Duration // for how long after the removal
+		makes bool
+	}{
+		"while lists may lag": {maxLag - time.Second, true},
+		"for longer":          {maxLag, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := remember(nil, route("r", "10.120.0.0/24", "a"))
+			r.do(nil)
+			r.nodes = []member{node("a", "10.120.0.0/24")}
+			r.nodes[0].shown = true // by the first list
+			for _, now := range []time.Time{epoch, epoch.Add(test.shown)} {
+				r.now = now
+				if makes, denies := r.lists(true); makes || denies {
+					t.Errorf("a route that is listed: made %t, denied %t", makes, denies)
+				}
+			}
+			if makes, denies := r.lists(false); makes != test.makes || denies {
+				t.Errorf("a route that is listed no more: made %t, want %t, and denied %t", makes, test.makes, denies)
+			}
+		})
+	}
+}
+
+// Who had a route before another one to its destination was removed, or has got one since, is not without one because one list lacks it.
+func TestARemovalConcernsNoOtherRoute(t *testing.T) {
+	r := remember([]member{node("a", "10.120.0.0/24")}, route("r", "10.120.0.0/24", "a"))
+	r.expect(t, nil, nil)
+	r.routes = append(r.routes, route("s", "10.120.0.0/24", "gone"))
+	r.do(nil)
+	r.lists(true)
+	if makes, _ := r.lists(false); makes {
+		t.Error("a route that was there before the removal is made again")
+	}
+
+	r = remember(nil, route("r", "10.120.0.0/24", "a"))
+	r.do(nil)
+	r.nodes, r.routes = []member{node("a", "10.120.0.0/24")}, nil
+	r.do(nil)
+	r.lists(true)
+	if makes, _ := r.lists(false); makes {
+		t.Error("a route that was made after the removal is made again")
+	}
+}
+
 func TestNothingIsMadeWhereARouteShouldBeGone(t *testing.T) {
 	r := remember([]member{node("a", "10.120.0.0/24"), node("b", "10.120.1.0/24")}, route("stale", "10.120.0.0/25", "gone"))
 	r.do(errors.New("no"))
