@@ -73,8 +73,10 @@ type reconciler struct {
 type pass struct {
 	key     types.NamespacedName
 	service *corev1.Service // as it is now; nil if it is gone
-	want    desired
-	seen    observed
+	// known is what is remembered, as the last transition of the pass left it.
+	known state
+	want  desired
+	seen  observed
 	// priority is where in the queue the pass belongs if it is made again.
 	priority int
 	// waits are the pools in which it waits for a place.
@@ -92,14 +94,14 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	defer func() { r.pools.cancelBut(p.waits, p.key) }()
 	// Neither the deletion of predecessors nor the Service itself waits for the other's next try. Where both are due, they take turns in
 	// the write limiter, in which they are one.
-	known, _ := r.states.get(p.key)
+	ownFirst := p.known.ownFirst
 	var next time.Duration
 	waits := false
-	if !known.ownFirst {
+	if !ownFirst {
 		next, waits = r.removePredecessors(ctx, p)
 	}
 	result, ownWaits := r.serve(ctx, p)
-	if known.ownFirst && !ownWaits {
+	if ownFirst && !ownWaits {
 		next, waits = r.removePredecessors(ctx, p)
 	}
 	if waits = waits || ownWaits; waits {
@@ -118,17 +120,17 @@ func (r *reconciler) serve(ctx context.Context, p *pass) (result reconcile.Resul
 			r.states.hadTurn(p.key)
 		}
 	}()
-	wait := r.waitsForRetry(p)
+	wait := p.known.waitsForRetry(p.want.intent, p.want.inputs, time.Now())
 	if p.want.intent == provide {
 		r.events.faults(p.service)
 	}
 	if p.want.intent == withdraw && wait == 0 {
-		if ours, err := r.hasMade(ctx, p.service); !ours {
+		if ours, err := r.hasMade(ctx, p); !ours {
 			return r.leaveAlone(ctx, p, err), false
 		}
 	}
 	// The targets do not wait for the Service's next try. Where both are due, they take turns.
-	if known, _ := r.states.get(p.key); wait > 0 || known.retargetFailures.first {
+	if wait > 0 || p.known.retargetFailures.first {
 		var next time.Duration
 		if next, waits = r.follow(ctx, p); wait > 0 || waits {
 			return p.again(soonest(wait, next)), waits
@@ -151,10 +153,9 @@ func (r *reconciler) serve(ctx context.Context, p *pass) (result reconcile.Resul
 // removePredecessors deletes the load balancers of the Services that had the name before. A deletion that fails does not stop the pass.
 // It returns when the next one is due, zero if none is, and whether the pass waits for other writes to the cloud.
 func (r *reconciler) removePredecessors(ctx context.Context, p *pass) (next time.Duration, waits bool) {
-	known, _ := r.states.get(p.key)
 	priority := p.priority
 	defer func() { p.priority = priority }()
-	for _, before := range known.predecessors {
+	for _, before := range p.known.predecessors {
 		if before.waitsForRetry(time.Now()) > 0 {
 			continue
 		}
@@ -168,24 +169,18 @@ func (r *reconciler) removePredecessors(ctx context.Context, p *pass) (next time
 			r.predecessorFailed(ctx, p, before.service, err)
 		}
 	}
-	known, _ = r.states.get(p.key)
-	return known.predecessorsDue(time.Now()), false
+	return p.known.predecessorsDue(time.Now()), false
 }
 
 // hasMade reports whether a Service that shall lose its load balancer has one from us, or had. If only the condition says so, the cloud
 // has to know the load balancer: another manager of the cluster, with other classes and another cloud, writes the same condition, and
 // to take its finalizer away would leak what it made.
-func (r *reconciler) hasMade(ctx context.Context, service *corev1.Service) (bool, error) {
-	if service == nil {
-		return true, nil
-	}
-	known, _ := r.states.get(keyOf(service))
+func (r *reconciler) hasMade(ctx context.Context, p *pass) (bool, error) {
 	// A deletion that failed was begun because there was a load balancer, which may have gone since.
-	begun := known.failure != nil && known.failure.isOf(withdraw, inputsOf(service))
-	if begun || !doubtful(service, r.classes, known.knows(service)) {
+	if p.service == nil || p.known.continues(withdraw, p.want.inputs) || !doubtful(p.service, r.classes, p.known.knows(p.service)) {
 		return true, nil
 	}
-	return r.applier.exists(ctx, service)
+	return r.applier.exists(ctx, p.service)
 }
 
 // leaveAlone ends a pass over a Service that is taken for another manager's. An error leaves that open. It is not reported on the Service,
@@ -213,28 +208,26 @@ func (r *reconciler) begin(ctx context.Context, key types.NamespacedName) (*pass
 	} else if err != nil {
 		return nil, fmt.Errorf("reading service %s: %w", key, err)
 	}
-	known, _ := r.states.get(key)
-	p := &pass{key: key, service: known.newest(service)}
-	if p.service != nil && known.made != nil && known.made.service.UID != p.service.UID {
+	p := &pass{key: key}
+	r.recall(p)
+	p.service = p.known.newest(service)
+	if p.service != nil && p.known.made != nil && p.known.made.service.UID != p.service.UID {
 		r.states.nameReused(key)
-		known, _ = r.states.get(key)
+		r.recall(p)
 	}
-	if known.ownWrite != nil && p.service == service { // the cache has caught up with our own writes
+	if p.known.ownWrite != nil && p.service == service { // the cache has caught up with our own writes
 		r.states.caughtUp(key)
 	}
-	p.want.intent = intentFor(p.service, r.classes, known.knows(p.service))
+	p.want.intent = intentFor(p.service, r.classes, p.known.knows(p.service))
 	if p.service != nil {
 		p.want.inputs = inputsOf(p.service)
 	}
-	p.priority = queuePriority(p.service, p.want.intent, known)
+	p.priority = queuePriority(p.service, p.want.intent, p.known)
 	return p, nil
 }
 
-// waitsForRetry returns how long to wait if what the pass would do has failed a short while ago.
-func (r *reconciler) waitsForRetry(p *pass) time.Duration {
-	known, _ := r.states.get(p.key)
-	return known.waitsForRetry(p.want.intent, p.want.inputs, time.Now())
-}
+// recall reads what is remembered.
+func (r *reconciler) recall(p *pass) { p.known, _ = r.states.get(p.key) }
 
 // run plans and applies until there is nothing left to do.
 func (r *reconciler) run(ctx context.Context, p *pass) error {
@@ -244,7 +237,7 @@ func (r *reconciler) run(ctx context.Context, p *pass) error {
 		}
 		plan := planFor(p.want, p.seen, time.Now())
 		if len(plan) == 0 {
-			return r.awaited(p)
+			return awaited(p)
 		}
 		if err := r.carryOut(ctx, p, plan); err != nil {
 			return err
@@ -254,9 +247,9 @@ func (r *reconciler) run(ctx context.Context, p *pass) error {
 }
 
 // awaited returns why a Service that is as planned has no load balancer yet. To the plugin, the load balancer of a predecessor may be the same one.
-func (r *reconciler) awaited(p *pass) error {
-	if known, _ := r.states.get(p.key); p.want.intent == provide && p.want.awaits && len(known.predecessors) > 0 {
-		if last := known.predecessors[0].failure; last != nil {
+func awaited(p *pass) error {
+	if p.want.intent == provide && p.want.awaits {
+		if last := p.known.predecessors[0].failure; last != nil {
 			return fmt.Errorf("%w: %w", errPredecessor, last.err)
 		}
 	}
@@ -282,8 +275,7 @@ func (r *reconciler) carryOut(ctx context.Context, p *pass, plan []action) error
 //
 // See ADR 48.
 func (r *reconciler) follow(ctx context.Context, p *pass) (next time.Duration, waits bool) {
-	known, _ := r.states.get(p.key)
-	if known.made == nil || !known.continues(p.want.intent, p.want.inputs) && !r.pools.apart(p.waits) {
+	if p.known.made == nil || !p.known.continues(p.want.intent, p.want.inputs) && !r.pools.apart(p.waits) {
 		return 0, false
 	}
 	if err := r.look(ctx, p); err != nil {
@@ -294,7 +286,7 @@ func (r *reconciler) follow(ctx context.Context, p *pass) (next time.Duration, w
 	if len(plan) == 0 {
 		return 0, false
 	}
-	if hold := time.Until(known.retargetFailures.retryAt); hold > 0 && known.retargetFailures.holds(p.want) {
+	if hold := time.Until(p.known.retargetFailures.retryAt); hold > 0 && p.known.retargetFailures.holds(p.want) {
 		return hold, false
 	}
 	priority := p.priority
@@ -315,12 +307,12 @@ func (r *reconciler) follow(ctx context.Context, p *pass) (next time.Duration, w
 
 // observe brings what is known up to date.
 func (r *reconciler) observe(p *pass) {
-	known, _ := r.states.get(p.key)
-	p.want.intent = intentFor(p.service, r.classes, known.knows(p.service))
-	p.want.awaits = len(known.predecessors) > 0 && !r.tellsApart
+	r.recall(p)
+	p.want.intent = intentFor(p.service, r.classes, p.known.knows(p.service))
+	p.want.awaits = len(p.known.predecessors) > 0 && !r.tellsApart
 	p.seen = observed{
-		service: p.service, made: known.made, drift: known.drift,
-		removed: p.service != nil && known.removed != "" && known.removed == p.service.UID,
+		service: p.service, made: p.known.made, drift: p.known.drift,
+		removed: p.service != nil && p.known.removed != "" && p.known.removed == p.service.UID,
 	}
 }
 
@@ -343,17 +335,16 @@ func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
 	if act.changesCloud() {
 		p.priority = priorityFor(p, act)
 		limiter := r.pools.of(act)
-		if !limiter.Acquire(p.key, r.rank(p, act), r.events.noticeOf(p, act, EventWaiting)) {
+		if !limiter.Acquire(p.key, rank(p, act), r.events.noticeOf(p, act, EventWaiting)) {
 			p.waits = append(p.waits, limiter)
 			return errWaiting
 		}
 		defer limiter.Release(p.key)
 		defer r.pools.only(limiter, p.key)()
 	}
-	announced := r.announces(p, act)
+	announced := announces(p, act)
 	r.events.before(ctx, p, act, announced)
-	known, _ := r.states.get(p.key)
-	recovers := act.verb == verbEnsure && known.failure != nil // an event has said that it failed
+	recovers := act.verb == verbEnsure && p.known.failure != nil // an event has said that it failed
 	var nodes []*corev1.Node
 	if p.want.latest != nil {
 		nodes = p.want.latest.nodes
@@ -372,24 +363,24 @@ func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
 		defer r.record.calling(ctx, act.service, p.want.latest)()
 	}
 	done, err := r.applier.apply(waiting, act, nodes)
-	if last := r.lastFailure(p, act); errors.Is(err, errAbsent) && last != nil && last.absent >= absenceTries-1 {
+	if last := lastFailure(p, act); errors.Is(err, errAbsent) && last != nil && last.absent >= absenceTries-1 {
 		deletionIncomplete(ctx, r.events.recorder, act.service, err)
 		err = nil
 	}
 	r.remember(ctx, p, act, done, err)
+	r.recall(p)
 	r.events.after(ctx, p, act, outcome{result: done, err: err, took: time.Since(began), announced: announced || recovers})
 	return err
 }
 
 // announces reports whether something changes for a Service that is ensured or loses its load balancer: it is not merely looked at
 // again, and this is not the same attempt again.
-func (r *reconciler) announces(p *pass, act action) bool {
+func announces(p *pass, act action) bool {
 	if act.verb == verbRemove {
-		return r.lastFailure(p, act) == nil
+		return lastFailure(p, act) == nil
 	}
-	known, _ := r.states.get(p.key)
 	refreshes := p.seen.made == nil && len(act.service.Status.LoadBalancer.Ingress) > 0
-	return act.verb == verbEnsure && !refreshes && known.failure == nil
+	return act.verb == verbEnsure && !refreshes && p.known.failure == nil
 }
 
 // remember has the state say what an action brought about.
@@ -415,22 +406,21 @@ func (r *reconciler) remember(ctx context.Context, p *pass, act action, done res
 }
 
 // lastFailure returns how the same failed before this pass, nil if it did not.
-func (r *reconciler) lastFailure(p *pass, act action) *failure {
-	known, _ := r.states.get(p.key)
-	switch before := known.predecessor(act.service.UID); {
+func lastFailure(p *pass, act action) *failure {
+	switch before := p.known.predecessor(act.service.UID); {
 	case before != nil:
 		return before.failure
-	case !known.continues(p.want.intent, p.want.inputs):
+	case !p.known.continues(p.want.intent, p.want.inputs):
 		return nil
 	default:
-		return known.failure
+		return p.known.failure
 	}
 }
 
 // rank is behind whom a write waits: users wait for no refresh, and no Service waits for another one that fails.
-func (r *reconciler) rank(p *pass, act action) int {
+func rank(p *pass, act action) int {
 	switch {
-	case r.failedLast(p, act):
+	case failedLast(p, act):
 		return rankFailed
 	case p.priority == priorityRefresh:
 		return rankRefresh
@@ -441,12 +431,12 @@ func (r *reconciler) rank(p *pass, act action) int {
 
 // failedLast reports whether the last write for a Service failed, as far as that says anything of the next one: a Service that
 // has been changed is another matter. Until this process has tried, the condition says how the process before it fared.
-func (r *reconciler) failedLast(p *pass, act action) bool {
-	known, _ := r.states.get(p.key)
+func failedLast(p *pass, act action) bool {
+	known := &p.known
 	if act.onlyTargets {
 		return isWriteFailure(known.retargetFailures.reason) || known.made.lastEnsured == nil && known.made.targets == nil
 	}
-	if last := r.lastFailure(p, act); last != nil {
+	if last := lastFailure(p, act); last != nil {
 		return isWriteFailure(last.reason)
 	}
 	if known.failure != nil || known.made != nil || p.service == nil || act.service.UID != p.service.UID {
@@ -479,6 +469,7 @@ func (r *reconciler) finish(ctx context.Context, p *pass, err error) reconcile.R
 // come too late but are refused, and that is a failure of the Service.
 func (r *reconciler) repeat(ctx context.Context, p *pass, err error) reconcile.Result {
 	conflicts := r.states.outdated(p.key, p.want)
+	r.recall(p)
 	if conflicts > kit.MaxConflicts {
 		return p.again(r.failed(ctx, p, &writeError{err}))
 	}
@@ -492,12 +483,13 @@ func (r *reconciler) failed(ctx context.Context, p *pass, err error) time.Durati
 	r.metrics.failures.WithLabelValues(reason).Inc()
 	r.metrics.updated(p.key, time.Now())
 	delay, news := r.states.failed(p.key, p.want, err, r.backoff)
+	r.recall(p)
 	log := logf.FromContext(ctx)
 	switch {
 	case reason == ReasonPending && !news:
 	case reason == ReasonNotFound:
 		log.Info("The cloud does not find the load balancer whose targets are to be changed", "reason", err.Error(), "retryAfter", delay)
-		if known, _ := r.states.get(p.key); known.made == nil || !known.made.denial.told() {
+		if p.known.made == nil || !p.known.made.denial.told() {
 			return delay
 		}
 		news = false // the row of such answers has an event of its own
@@ -534,6 +526,7 @@ func (r *reconciler) predecessorFailed(ctx context.Context, p *pass, before *cor
 	reason := reasonOf(err)
 	r.metrics.failures.WithLabelValues(reason).Inc()
 	delay, news := r.states.predecessorFailed(p.key, before.UID, err, r.backoff)
+	r.recall(p)
 	logf.FromContext(ctx).Error(err, "Could not delete the load balancer of a Service whose name another one has now",
 		"serviceUID", before.UID, "reason", reason, "retryAfter", delay)
 	if news {
@@ -546,9 +539,8 @@ func (r *reconciler) predecessorFailed(ctx context.Context, p *pass, before *cor
 // write. If this fails, the next failure tries again.
 func (r *reconciler) showFailure(ctx context.Context, p *pass, reason string, failure error) {
 	r.observe(p)
-	known, _ := r.states.get(p.key)
 	p.seen.failed = &failedPass{
-		reason: reason, message: kit.EventMessage(failure.Error()), shownAt: known.conditionAt, lasts: known.failureLasts(time.Now()),
+		reason: reason, message: kit.EventMessage(failure.Error()), shownAt: p.known.conditionAt, lasts: p.known.failureLasts(time.Now()),
 	}
 	if err := r.carryOut(ctx, p, planFor(p.want, p.seen, time.Now())); err != nil {
 		logf.FromContext(ctx).Error(err, "Could not write the failure to the Service's condition", "reason", reason)

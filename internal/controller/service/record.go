@@ -377,7 +377,7 @@ func (c recordContent) equal(other recordContent) bool {
 
 // adopt takes over from the leader before what it has made and what has not changed since.
 func (r *reconciler) adopt(ctx context.Context, p *pass) error {
-	known, _ := r.states.get(p.key)
+	known := &p.known
 	if p.service == nil || p.want.awaits || known.made != nil || known.failure != nil || known.removed != "" || len(known.predecessors) > 0 {
 		return nil
 	}

@@ -157,7 +157,7 @@ func (s *scenario) pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if wait := r.waitsForRetry(p); wait > 0 {
+	if wait := p.known.waitsForRetry(p.want.intent, p.want.inputs, time.Now()); wait > 0 {
 		_, _ = fmt.Fprintf(&s.out, "the next try is due in %s\n", wait)
 		s.follow(ctx, p)
 		return nil
