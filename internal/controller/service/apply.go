@@ -37,18 +37,16 @@ type applier struct {
 	clusterUID func(context.Context) types.UID
 }
 
-// result is what an action that took effect brought about.
+// result is what a call that took effect brought about.
 type result struct {
 	// status is what the plugin returned; nil if it leaves the Service to another controller.
 	status *corev1.LoadBalancerStatus
 	// echo says that status is the one that the plugin was given with the Service.
 	echo bool
-	// service is the Service after a write to the API server.
-	service *corev1.Service
 }
 
-// apply carries out one action. Its errors have the types by which reasonOf names them.
-func (a *applier) apply(ctx context.Context, act action, nodes []*corev1.Node) (result, error) {
+// call carries out an action that calls the plugin. Its errors have the types by which reasonOf names them.
+func (a *applier) call(ctx context.Context, act action, nodes []*corev1.Node) (result, error) {
 	ctx = dryrun.Because(cloud.WithPriority(ctx, urgency(act)), strings.Join(act.why, ", "))
 	if act.refresh {
 		ctx = dryrun.Refreshing(ctx)
@@ -60,10 +58,8 @@ func (a *applier) apply(ctx context.Context, act action, nodes []*corev1.Node) (
 		return a.retarget(ctx, act, nodes)
 	case verbRemove:
 		return result{}, a.remove(ctx, act.service)
-	case verbProtect, verbPublish, verbRelease:
-		return a.write(ctx, act)
 	default:
-		return result{}, fmt.Errorf("there is no action %q", act.verb)
+		return result{}, fmt.Errorf("no plugin is called to %s a Service", act.verb)
 	}
 }
 
@@ -152,22 +148,22 @@ func (a *applier) exists(ctx context.Context, service *corev1.Service) (bool, er
 
 // write writes to the Service. The subresource status covers all that we own of it, the finalizer included. One write therefore needs one right and
 // changes everything at once. The patch names the UID: it does not touch a Service that was deleted and created again with the same name.
-func (a *applier) write(ctx context.Context, act action) (result, error) {
+func (a *applier) write(ctx context.Context, act action) (*corev1.Service, error) {
 	ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
 	defer cancel()
 	patch, err := patchFor(act)
 	if err != nil {
-		return result{}, fmt.Errorf("encoding the patch: %w", err)
+		return nil, fmt.Errorf("encoding the patch: %w", err)
 	}
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: act.service.Namespace, Name: act.service.Name}}
 	err = a.client.Status().Patch(ctx, service, patch, client.FieldOwner(Name))
 	switch {
 	case err == nil:
-		return result{service: service}, nil
+		return service, nil
 	case cameTooLate(err):
-		return result{}, fmt.Errorf("%w: %w", errOutdated, err)
+		return nil, fmt.Errorf("%w: %w", errOutdated, err)
 	default:
-		return result{}, &writeError{kit.WriteError(fmt.Errorf("failed to %s the Service: %w", act.verb, err))}
+		return nil, &writeError{kit.WriteError(fmt.Errorf("failed to %s the Service: %w", act.verb, err))}
 	}
 }
 

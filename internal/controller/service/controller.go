@@ -310,38 +310,6 @@ func (w watcher) priority(service *corev1.Service, intent intent) int {
 	return queuePriority(service, intent, known)
 }
 
-// queuePriority is where in the queue a Service belongs, which may be gone.
-func queuePriority(service *corev1.Service, intent intent, known state) int {
-	switch {
-	case intent != provide:
-		return priorityRemove
-	case len(service.Status.LoadBalancer.Ingress) == 0:
-		return priorityNew
-	case known.made == nil:
-		return priorityRefresh
-	default:
-		return priorityChange
-	}
-}
-
-// priorityFor is how urgent an action is to the Service.
-func priorityFor(p *pass, act action) int {
-	switch {
-	case act.verb == verbRemove:
-		return priorityRemove
-	case len(act.service.Status.LoadBalancer.Ingress) == 0:
-		return priorityNew
-	case act.verb == verbRetarget:
-		return priorityRetarget
-	case p.seen.made == nil:
-		return priorityRefresh
-	case len(p.seen.drift) > 0:
-		return priorityRepair
-	default:
-		return priorityChange
-	}
-}
-
 // nodes takes notice of changes of the set of nodes.
 func (w watcher) nodes() handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
 	return handler.TypedFuncs[*corev1.Node, reconcile.Request]{
@@ -355,24 +323,4 @@ func (w watcher) nodes() handler.TypedEventHandler[*corev1.Node, reconcile.Reque
 
 func keyOf(service *corev1.Service) types.NamespacedName {
 	return types.NamespacedName{Namespace: service.Namespace, Name: service.Name}
-}
-
-// knows reports whether this process has made or removed the load balancer of this very Service.
-func (s state) knows(service *corev1.Service) bool {
-	if service == nil {
-		return s.made != nil
-	}
-	return (s.made != nil && s.made.service.UID == service.UID) || (s.removed != "" && s.removed == service.UID)
-}
-
-// newest returns the newer of what the cache holds and what our own last write returned: a pass on a copy that is older than
-// our own write would do again what is done.
-func (s state) newest(cached *corev1.Service) *corev1.Service {
-	if s.ownWrite == nil || cached == nil || s.ownWrite.UID != cached.UID {
-		return cached
-	}
-	if kit.Older(cached.ResourceVersion, s.ownWrite.ResourceVersion) {
-		return s.ownWrite
-	}
-	return cached
 }

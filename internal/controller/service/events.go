@@ -59,12 +59,12 @@ type events struct {
 	waits kit.EventLimiter
 }
 
-// outcome is what became of an action.
+// outcome is what became of a call.
 type outcome struct {
 	result
 	err  error
 	took time.Duration
-	// announced says that the action was announced.
+	// announced says that the call was announced.
 	announced bool
 }
 
@@ -75,7 +75,7 @@ func (e *events) faults(service *corev1.Service) {
 	}
 }
 
-// before announces an action. Announced says that it changes something for the Service.
+// before announces a call. Announced says that it changes something for the Service.
 func (e *events) before(ctx context.Context, p *pass, act action, announced bool) {
 	switch {
 	case announced && act.verb == verbRemove:
@@ -92,7 +92,7 @@ func (e *events) before(ctx context.Context, p *pass, act action, announced bool
 	}
 }
 
-// after reports what became of an action.
+// after reports what became of a call.
 func (e *events) after(ctx context.Context, p *pass, act action, done outcome) {
 	log, took := logf.FromContext(ctx), done.took.Round(time.Millisecond).String()
 	switch {
@@ -109,7 +109,12 @@ func (e *events) after(ctx context.Context, p *pass, act action, done outcome) {
 	case act.verb == verbRemove:
 		e.recorder.Event(act.service, corev1.EventTypeNormal, EventDeleted, "Deleted the load balancer")
 		log.Info("Deleted the load balancer", "reason", act.why, "took", took)
-	case act.verb == verbPublish && len(act.service.Status.LoadBalancer.Ingress) == 0 && len(act.publish.ingress) > 0:
+	}
+}
+
+// wrote reports a write to the Service.
+func (e *events) wrote(act action) {
+	if act.verb == verbPublish && len(act.service.Status.LoadBalancer.Ingress) == 0 && len(act.publish.ingress) > 0 {
 		e.metrics.ready.Observe(time.Since(act.service.CreationTimestamp.Time).Seconds())
 	}
 }
@@ -117,7 +122,7 @@ func (e *events) after(ctx context.Context, p *pass, act action, done outcome) {
 // changesStatus reports whether a Service is to show something else after it was ensured.
 func changesStatus(p *pass, act action, done result) bool {
 	made := &made{status: done.status, targets: p.want.latest.members, unpublished: !done.echo}
-	return !publicationFor(act.service, made, time.Now()).equal(publication{act.service.Status.LoadBalancer.Ingress, conditionOf(act.service)})
+	return !publicationFor(act.service, made, time.Now()).equal(publishedBy(act.service))
 }
 
 func (e *events) afterRetarget(ctx context.Context, p *pass, act action, done outcome) {

@@ -310,8 +310,8 @@ func planProvide(want desired, seen observed, now time.Time) []action {
 	if !seen.made.serves(want) && seen.made.status != nil {
 		return append(plan, retargetFor(want, seen, now))
 	}
-	if len(plan) == 0 && !published(seen.service, seen.made, now) {
-		plan = append(plan, action{verb: verbPublish, service: seen.service, publish: publicationFor(seen.service, seen.made, now)})
+	if next := publicationFor(seen.service, seen.made, now); len(plan) == 0 && !next.equal(publishedBy(seen.service)) {
+		plan = append(plan, action{verb: verbPublish, service: seen.service, publish: next})
 	}
 	return plan
 }
@@ -364,8 +364,9 @@ func differenceFor(want desired, made *made, now time.Time) *targetChange {
 	return want.latest.changeFrom(made.writtenTargets)
 }
 
-func published(service *corev1.Service, made *made, now time.Time) bool {
-	return publicationFor(service, made, now).equal(publication{service.Status.LoadBalancer.Ingress, conditionOf(service)})
+// publishedBy is what a Service shows.
+func publishedBy(service *corev1.Service) publication {
+	return publication{service.Status.LoadBalancer.Ingress, conditionOf(service)}
 }
 
 // reasonsToEnsure says why the plugin has to look at the whole load balancer. None: it need not.

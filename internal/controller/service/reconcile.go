@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,7 +40,7 @@ const (
 	rankFailed
 )
 
-// maxRounds is how often a pass plans. Two rounds make a load balancer and publish its address; the third finds nothing to do.
+// maxRounds is how often a pass plans. The first round makes a load balancer, and the second publishes its address.
 const maxRounds = 5
 
 // ownerPause is the pause after which the cloud is asked again whether a Service has a load balancer here.
@@ -195,6 +196,38 @@ func (r *reconciler) leaveAlone(ctx context.Context, p *pass, err error) reconci
 	return reconcile.Result{}
 }
 
+// queuePriority is where in the queue a Service belongs, which may be gone.
+func queuePriority(service *corev1.Service, intent intent, known state) int {
+	switch {
+	case intent != provide:
+		return priorityRemove
+	case len(service.Status.LoadBalancer.Ingress) == 0:
+		return priorityNew
+	case known.made == nil:
+		return priorityRefresh
+	default:
+		return priorityChange
+	}
+}
+
+// priorityFor is how urgent an action is to the Service.
+func priorityFor(p *pass, act action) int {
+	switch {
+	case act.verb == verbRemove:
+		return priorityRemove
+	case len(act.service.Status.LoadBalancer.Ingress) == 0:
+		return priorityNew
+	case act.verb == verbRetarget:
+		return priorityRetarget
+	case p.seen.made == nil:
+		return priorityRefresh
+	case len(p.seen.drift) > 0:
+		return priorityRepair
+	default:
+		return priorityChange
+	}
+}
+
 // again repeats a pass after a while, with its own priority instead of the priority of an admitted pass.
 func (p *pass) again(after time.Duration) reconcile.Result {
 	return reconcile.Result{RequeueAfter: after, Priority: &p.priority}
@@ -229,24 +262,24 @@ func (r *reconciler) begin(ctx context.Context, key types.NamespacedName) (*pass
 // recall reads what is remembered.
 func (r *reconciler) recall(p *pass) { p.known, _ = r.states.get(p.key) }
 
-// run plans and applies until there is nothing left to do.
+// run plans and applies until there is nothing left to do: again after each call of the plugin, since what it returned is known only then.
 func (r *reconciler) run(ctx context.Context, p *pass) error {
 	for range maxRounds {
-		if err := r.look(ctx, p); err != nil { // again after each plan: what the plugin returned is known only now
+		if err := r.look(ctx, p); err != nil {
 			return err
 		}
 		plan := planFor(p.want, p.seen, time.Now())
-		if len(plan) == 0 {
-			return awaited(p)
-		}
 		if err := r.carryOut(ctx, p, plan); err != nil {
 			return err
+		}
+		if !slices.ContainsFunc(plan, action.changesCloud) {
+			return awaited(p)
 		}
 	}
 	return errTooManyRounds
 }
 
-// awaited returns why a Service that is as planned has no load balancer yet. To the plugin, the load balancer of a predecessor may be the same one.
+// awaited returns why a Service for which there is nothing to do has no load balancer yet. To the plugin, the load balancer of a predecessor may be the same one.
 func awaited(p *pass) error {
 	if p.want.intent == provide && p.want.awaits {
 		if last := p.known.predecessors[0].failure; last != nil {
@@ -333,15 +366,29 @@ func (r *reconciler) look(ctx context.Context, p *pass) error {
 // act carries out one action, and has its outcome remembered and reported.
 func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
 	if act.changesCloud() {
-		p.priority = priorityFor(p, act)
-		limiter := r.pools.of(act)
-		if !limiter.Acquire(p.key, rank(p, act), r.events.noticeOf(p, act, EventWaiting)) {
-			p.waits = append(p.waits, limiter)
-			return errWaiting
-		}
-		defer limiter.Release(p.key)
-		defer r.pools.only(limiter, p.key)()
+		return r.call(ctx, p, act)
 	}
+	written, err := r.applier.write(ctx, act)
+	if err != nil {
+		return err
+	}
+	r.states.wrote(p.key, act, written)
+	r.recall(p)
+	p.service, p.want.inputs = written, inputsOf(written) // a user may have changed it meanwhile
+	r.events.wrote(act)
+	return nil
+}
+
+// call carries out an action that calls the plugin, once the write limiter lets it.
+func (r *reconciler) call(ctx context.Context, p *pass, act action) error {
+	p.priority = priorityFor(p, act)
+	limiter := r.pools.of(act)
+	if !limiter.Acquire(p.key, rank(p, act), r.events.noticeOf(p, act, EventWaiting)) {
+		p.waits = append(p.waits, limiter)
+		return errWaiting
+	}
+	defer limiter.Release(p.key)
+	defer r.pools.only(limiter, p.key)()
 	announced := announces(p, act)
 	r.events.before(ctx, p, act, announced)
 	recovers := act.verb == verbEnsure && p.known.failure != nil // an event has said that it failed
@@ -359,10 +406,8 @@ func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
 			notice(fmt.Sprintf("Waiting to %s the load balancer: %s", act.verb, reason))
 		})
 	}
-	if act.changesCloud() {
-		defer r.record.calling(ctx, act.service, p.want.latest)()
-	}
-	done, err := r.applier.apply(waiting, act, nodes)
+	defer r.record.calling(ctx, act.service, p.want.latest)()
+	done, err := r.applier.call(waiting, act, nodes)
 	if last := lastFailure(p, act); errors.Is(err, errAbsent) && last != nil && last.absent >= absenceTries-1 {
 		deletionIncomplete(ctx, r.events.recorder, act.service, err)
 		err = nil
@@ -383,7 +428,7 @@ func announces(p *pass, act action) bool {
 	return act.verb == verbEnsure && !refreshes && p.known.failure == nil
 }
 
-// remember has the state say what an action brought about.
+// remember has the state say what a call brought about.
 func (r *reconciler) remember(ctx context.Context, p *pass, act action, done result, err error) {
 	switch {
 	case errors.Is(err, errNotFound):
@@ -397,11 +442,8 @@ func (r *reconciler) remember(ctx context.Context, p *pass, act action, done res
 		r.states.ensured(p.key, act.service, p.want.latest, done)
 	case act.verb == verbRetarget:
 		r.states.retargeted(p.key, act, p.want.latest)
-	case act.verb == verbRemove:
-		r.states.removed(p.key, act.service, p.service)
 	default:
-		r.states.wrote(p.key, act, done.service)
-		p.service, p.want.inputs = done.service, inputsOf(done.service) // a user may have changed it meanwhile
+		r.states.removed(p.key, act.service, p.service)
 	}
 }
 

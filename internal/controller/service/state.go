@@ -553,6 +553,26 @@ func (s state) predecessor(uid types.UID) *predecessor {
 	return nil
 }
 
+// knows reports whether this process has made or removed the load balancer of this very Service.
+func (s state) knows(service *corev1.Service) bool {
+	if service == nil {
+		return s.made != nil
+	}
+	return (s.made != nil && s.made.service.UID == service.UID) || (s.removed != "" && s.removed == service.UID)
+}
+
+// newest returns the newer of what the cache holds and what our own last write returned: a pass on a copy that is older than
+// our own write would do again what is done.
+func (s state) newest(cached *corev1.Service) *corev1.Service {
+	if s.ownWrite == nil || cached == nil || s.ownWrite.UID != cached.UID {
+		return cached
+	}
+	if kit.Older(cached.ResourceVersion, s.ownWrite.ResourceVersion) {
+		return s.ownWrite
+	}
+	return cached
+}
+
 // predecessorsDue returns in how long the first of the predecessors is due, zero if there is none.
 func (s state) predecessorsDue(now time.Time) (due time.Duration) {
 	for _, before := range s.predecessors {

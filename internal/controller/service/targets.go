@@ -118,7 +118,8 @@ func (t *targets) of(service *corev1.Service, set *targetSet) *targetSet {
 
 // setsOf returns the sets for a Service, as sets does.
 func (t *targets) setsOf(ctx context.Context, service *corev1.Service) (settled, latest *targetSet, err error) {
-	if t.byLabels(service) {
+	byLabels := t.byLabels(service)
+	if byLabels {
 		t.mu.Lock()
 		if !t.selects {
 			t.selects = true
@@ -126,10 +127,10 @@ func (t *targets) setsOf(ctx context.Context, service *corev1.Service) (settled,
 		}
 		t.mu.Unlock()
 	}
-	if settled, latest, err = t.sets(ctx); err != nil {
-		return nil, nil, err
+	if settled, latest, err = t.sets(ctx); err != nil || !byLabels {
+		return settled, latest, err
 	}
-	return t.of(service, settled), t.of(service, latest), nil
+	return settled.labelled(), latest.labelled(), nil
 }
 
 // sets returns the settled set and the latest one. The first set is settled at once: there is no other that load balancers could have.
