@@ -14,6 +14,8 @@ const (
 	// those, and the lowest one for refreshes of such objects.
 	ranks      = int(PriorityNewNode-PriorityRefresh) + 3
 	rankBehind = 2
+	// forgetObject is after how long without a call an object is forgotten.
+	forgetObject = time.Hour
 )
 
 // groupQueue are the calls of one group: waiting, under way, and what the cloud lets through.
@@ -253,3 +255,88 @@ func (q *queue) others(g *groupQueue) int {
 	}
 	return count
 }
+
+// pool are the calls of one pool of a group.
+type pool struct {
+	name string
+	size int // 0: no bound of its own
+	// waiting are the waiting calls, by rank and then by arrival.
+	waiting [ranks][]*waiter
+	// running are the calls that count as under way.
+	running []*waiter
+}
+
+// full reports whether no call may be let in.
+func (l *pool) full() bool { return l.size > 0 && len(l.running) >= l.size }
+
+// insert adds a call in its place.
+func (l *pool) insert(w *waiter) {
+	list := &l.waiting[w.rank]
+	at, _ := slices.BinarySearchFunc(*list, w, func(a, b *waiter) int { return cmp.Compare(a.arrival, b.arrival) })
+	*list = slices.Insert(*list, at, w)
+}
+
+// remove takes a call out of the waiting ones, and reports whether it was there.
+func (l *pool) remove(w *waiter) bool {
+	list := &l.waiting[w.rank]
+	at := slices.Index(*list, w)
+	switch {
+	case at < 0:
+		return false
+	case at == 0:
+		(*list)[0] = nil
+		*list = (*list)[1:]
+	default:
+		*list = slices.Delete(*list, at, at+1)
+	}
+	return true
+}
+
+// release takes a call out of the running ones.
+func (l *pool) release(w *waiter) {
+	if at := slices.Index(l.running, w); at >= 0 {
+		l.running = slices.Delete(l.running, at, at+1)
+	}
+}
+
+// first returns the call that may be let in first, and the one of them that has waited longest.
+func (l *pool) first(may func(*waiter) bool) (first, oldest *waiter) {
+	for rank := ranks - 1; rank >= 0; rank-- {
+		at := slices.IndexFunc(l.waiting[rank], may)
+		if at < 0 {
+			continue
+		}
+		w := l.waiting[rank][at]
+		if first == nil {
+			first = w
+		}
+		if oldest == nil || w.arrival < oldest.arrival {
+			oldest = w
+		}
+	}
+	return first, oldest
+}
+
+// count returns how many wait.
+func (l *pool) count() int {
+	count := 0
+	for rank := range ranks {
+		count += len(l.waiting[rank])
+	}
+	return count
+}
+
+// object is what is known of a node, a Service, a route or a listing from the calls about it.
+type object struct {
+	used time.Time
+	// refusals is how many calls in a row were refused for the quota.
+	refusals int
+	// refusedUntil is until when the cloud wants to be asked for no listing, and refusal how it said so.
+	refusedUntil time.Time
+	refusal      error
+	// hung says that its last call was outstanding.
+	hung bool
+}
+
+// behind reports whether calls about an object wait behind those about others.
+func (o *object) behind() bool { return o.hung || o.refusals > 0 }

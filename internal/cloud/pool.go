@@ -2,7 +2,6 @@ package cloud
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -68,74 +67,4 @@ func (l pools) of(about subject, priority Priority) string {
 	default:
 		return about.pool
 	}
-}
-
-// pool are the calls of one pool of a group.
-type pool struct {
-	name string
-	size int // 0: no bound of its own
-	// waiting are the waiting calls, by rank and then by arrival.
-	waiting [ranks][]*waiter
-	// running are the calls that count as under way.
-	running []*waiter
-}
-
-// full reports whether no call may be let in.
-func (l *pool) full() bool { return l.size > 0 && len(l.running) >= l.size }
-
-// insert adds a call in its place.
-func (l *pool) insert(w *waiter) {
-	list := &l.waiting[w.rank]
-	at, _ := slices.BinarySearchFunc(*list, w, func(a, b *waiter) int { return cmp.Compare(a.arrival, b.arrival) })
-	*list = slices.Insert(*list, at, w)
-}
-
-// remove takes a call out of the waiting ones, and reports whether it was there.
-func (l *pool) remove(w *waiter) bool {
-	list := &l.waiting[w.rank]
-	at := slices.Index(*list, w)
-	switch {
-	case at < 0:
-		return false
-	case at == 0:
-		(*list)[0] = nil
-		*list = (*list)[1:]
-	default:
-		*list = slices.Delete(*list, at, at+1)
-	}
-	return true
-}
-
-// release takes a call out of the running ones.
-func (l *pool) release(w *waiter) {
-	if at := slices.Index(l.running, w); at >= 0 {
-		l.running = slices.Delete(l.running, at, at+1)
-	}
-}
-
-// first returns the call that may be let in first, and the one of them that has waited longest.
-func (l *pool) first(may func(*waiter) bool) (first, oldest *waiter) {
-	for rank := ranks - 1; rank >= 0; rank-- {
-		at := slices.IndexFunc(l.waiting[rank], may)
-		if at < 0 {
-			continue
-		}
-		w := l.waiting[rank][at]
-		if first == nil {
-			first = w
-		}
-		if oldest == nil || w.arrival < oldest.arrival {
-			oldest = w
-		}
-	}
-	return first, oldest
-}
-
-// count returns how many wait.
-func (l *pool) count() int {
-	count := 0
-	for rank := range ranks {
-		count += len(l.waiting[rank])
-	}
-	return count
 }
