@@ -71,7 +71,7 @@ func (s sharedInstances) Foreign(node *corev1.Node) bool {
 
 func (s sharedInstances) Doubt(node *corev1.Node, answer Instance) string {
 	if decision := s.owners.Decide(node); !decision.ProvenBy(answer.Answered) {
-		return decision.Reason
+		return decision.Reason()
 	}
 	return ""
 }

@@ -159,7 +159,7 @@ func TestAnAnswerCountsWhateverTheScheme(t *testing.T) {
 		t.Errorf("the annotations are %v, want the record %s of the proof", proven.Annotations, want)
 	}
 	if decision := (ownership.Rules{ProviderName: "plain"}).Decide(proven); decision.Owner != ownership.Ours {
-		t.Errorf("for the next leader the node is %s: %s", decision.Owner, decision.Reason)
+		t.Errorf("for the next leader the node is %s: %s", decision.Owner, decision.Reason())
 	}
 	for _, name := range []string{"alien-1", "bare-1"} {
 		if record := waitInitialized(t, name).Annotations[ownership.AnnotationProven]; record != "" {

@@ -92,7 +92,7 @@ func (k known) Foreign(node *corev1.Node) bool {
 
 func (k known) Doubt(node *corev1.Node, answer ccm.Instance) string {
 	if decision := k.rules.Decide(node); !decision.ProvenBy(answer.Answered) {
-		return decision.Reason
+		return decision.Reason()
 	}
 	return ""
 }

@@ -50,7 +50,7 @@ func TestInitializationRecordsTheProof(t *testing.T) {
 				t.Errorf("the record is %q, want %q; the taint is there: %t", got, test.want, ownership.Uninitialized(after))
 			}
 			if got := (ownership.Rules{ProviderName: "oci"}).Decide(after); got.Owner != ownership.Ours {
-				t.Errorf("for the next leader the node is %s: %s", got.Owner, got.Reason)
+				t.Errorf("for the next leader the node is %s: %s", got.Owner, got.Reason())
 			}
 		})
 	}

@@ -111,7 +111,7 @@ func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, decision
 	}
 	switch {
 	case err != nil && decision.NamesUnknownProvider():
-		note := fmt.Sprintf("%s, and the cloud provider did not answer for the node: %v", decision.Reason, err)
+		note := fmt.Sprintf("%s, and the cloud provider did not answer for the node: %v", decision.Reason(), err)
 		return result{kind: waits, err: err, note: note, worthKnowing: true}
 	case err != nil:
 		return result{kind: failed, err: err}

@@ -54,14 +54,24 @@ const BareIDs = ""
 type Decision struct {
 	// Owner says what may be done with the node.
 	Owner Owner
-	// Reason is a clause for logs and messages, such as `the node is annotated mooring.dev/ignore: "true"`.
-	Reason string
 
-	nodeProviderID string
-	tainted        bool
-	// unfamiliar says that nothing but the plugin shows that the provider ID is the provider's.
-	unfamiliar bool
+	rules Rules
+	node  *corev1.Node
+	cause cause
 }
+
+// cause is what decides about a node.
+type cause int
+
+const (
+	ignored cause = iota + 1
+	notSelected
+	noProviderID
+	claimed
+	noneDeclared
+	declared
+	notDeclared
+)
 
 // Rules say which nodes are ours. By the zero value all are that have a provider ID and do not say otherwise.
 //
@@ -76,45 +86,64 @@ type Rules struct {
 	Selector labels.Selector
 }
 
-// Decide decides about one node.
+// Decide decides about one node. The decision reads the node later, too.
 func (r Rules) Decide(node *corev1.Node) Decision {
-	decision := Decision{nodeProviderID: node.Spec.ProviderID, tainted: Uninitialized(node)}
-	decision.Owner, decision.Reason = r.decide(node)
-	decision.unfamiliar = decision.Owner == Ours && !r.familiar(node.Spec.ProviderID) && !r.recorded(node)
+	decision := Decision{rules: r, node: node}
+	decision.Owner, decision.cause = r.decide(node)
 	return decision
 }
 
 // Ours reports whether a node is ours by Decide.
 func (r Rules) Ours(node *corev1.Node) bool { return r.Decide(node).Owner == Ours }
 
-func (r Rules) decide(node *corev1.Node) (Owner, string) {
-	if ignored, err := strconv.ParseBool(node.Annotations[AnnotationIgnore]); err == nil && ignored {
-		return Foreign, fmt.Sprintf("the node is annotated %s: %q", AnnotationIgnore, node.Annotations[AnnotationIgnore])
+func (r Rules) decide(node *corev1.Node) (Owner, cause) {
+	ignores, err := strconv.ParseBool(node.Annotations[AnnotationIgnore])
+	switch {
+	case err == nil && ignores:
+		return Foreign, ignored
+	case r.Selector != nil && !r.Selector.Matches(labels.Set(node.Labels)):
+		return Foreign, notSelected
+	case node.Spec.ProviderID == "":
+		return Unproven, noProviderID
+	case r.claimedBy(node) != "":
+		return Foreign, claimed
+	default:
+		return r.decideByID(node.Spec.ProviderID)
 	}
-	if r.Selector != nil && !r.Selector.Matches(labels.Set(node.Labels)) {
-		return Foreign, fmt.Sprintf("the node's labels do not match the node selector %q", r.Selector)
-	}
-	if node.Spec.ProviderID == "" {
-		return Unproven, "the node has no provider ID yet"
-	}
-	if other := r.claimedBy(node); other != "" {
-		return Foreign, fmt.Sprintf("the annotation %s records that it is the provider %q's", AnnotationProven, other)
-	}
-	return r.decideByID(node.Spec.ProviderID)
 }
 
 // decideByID decides by a provider ID. A declaration decides; else the plugin's word counts, which is asked for each question.
-func (r Rules) decideByID(providerID string) (Owner, string) {
-	scheme, has := Scheme(providerID)
+func (r Rules) decideByID(providerID string) (Owner, cause) {
+	scheme, _ := Scheme(providerID)
 	switch {
 	case len(r.Schemes) == 0:
-		return Ours, fmt.Sprintf("the node has the provider ID %q, and no provider-ID schemes are declared", providerID)
+		return Ours, noneDeclared
 	case r.declares(scheme):
-		return Ours, fmt.Sprintf("the provider declares provider IDs such as %q", providerID)
-	case !has:
-		return Foreign, fmt.Sprintf("the provider ID %q has no scheme; the provider's own are %q", providerID, r.Schemes)
+		return Ours, declared
 	default:
-		return Foreign, fmt.Sprintf("the provider ID has the scheme %q; the provider's own are %q", scheme, r.Schemes)
+		return Foreign, notDeclared
+	}
+}
+
+// Reason is a clause for logs and messages, such as `the node is annotated mooring.dev/ignore: "true"`.
+func (d Decision) Reason() string {
+	switch scheme, has := Scheme(d.node.Spec.ProviderID); {
+	case d.cause == ignored:
+		return fmt.Sprintf("the node is annotated %s: %q", AnnotationIgnore, d.node.Annotations[AnnotationIgnore])
+	case d.cause == notSelected:
+		return fmt.Sprintf("the node's labels do not match the node selector %q", d.rules.Selector)
+	case d.cause == noProviderID:
+		return "the node has no provider ID yet"
+	case d.cause == claimed:
+		return fmt.Sprintf("the annotation %s records that it is the provider %q's", AnnotationProven, d.rules.claimedBy(d.node))
+	case d.cause == noneDeclared:
+		return fmt.Sprintf("the node has the provider ID %q, and no provider-ID schemes are declared", d.node.Spec.ProviderID)
+	case d.cause == declared:
+		return fmt.Sprintf("the provider declares provider IDs such as %q", d.node.Spec.ProviderID)
+	case !has:
+		return fmt.Sprintf("the provider ID %q has no scheme; the provider's own are %q", d.node.Spec.ProviderID, d.rules.Schemes)
+	default:
+		return fmt.Sprintf("the provider ID has the scheme %q; the provider's own are %q", scheme, d.rules.Schemes)
 	}
 }
 
@@ -134,14 +163,14 @@ func (r Rules) declares(scheme string) bool {
 // initialization is proven by being found. One that does not wait was not initialized from a cloud that has provider IDs, so
 // finding an instance of its name proves nothing; it is proven only where the cloud has no provider IDs at all.
 func (d Decision) ProvenBy(answered string) bool {
-	return d.Owner == Ours || d.Owner == Unproven && (d.tainted || answered == "")
+	return d.Owner == Ours || d.Owner == Unproven && (answered == "" || Uninitialized(d.node))
 }
 
 // NamesUnknownProvider reports whether the node's provider ID has a scheme that nothing but the plugin shows to be the provider's: it may well
 // be another one's, and an error about it is not worth an event.
 func (d Decision) NamesUnknownProvider() bool {
-	_, hasScheme := Scheme(d.nodeProviderID)
-	return d.unfamiliar && hasScheme
+	_, hasScheme := Scheme(d.node.Spec.ProviderID)
+	return hasScheme && d.Owner == Ours && !d.rules.familiar(d.node.Spec.ProviderID) && !d.rules.recorded(d.node)
 }
 
 // Scheme returns the scheme of a provider ID, "aws" for "aws:///zone/i-1", and whether it has one. Some old providers hand

@@ -78,9 +78,9 @@ func TestDecide(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			got := test.rules.Decide(test.node)
 			if got.Owner != test.want {
-				t.Errorf("owner %s (%s), want %s", got.Owner, got.Reason, test.want)
+				t.Errorf("owner %s (%s), want %s", got.Owner, got.Reason(), test.want)
 			}
-			if got.Reason == "" {
+			if got.Reason() == "" {
 				t.Error("the decision has no reason")
 			}
 		})

@@ -65,7 +65,7 @@ func TestARecordIsOneNodes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := test.rules.Decide(test.node); got.Owner != test.want {
-				t.Errorf("owner %s (%s), want %s", got.Owner, got.Reason, test.want)
+				t.Errorf("owner %s (%s), want %s", got.Owner, got.Reason(), test.want)
 			}
 		})
 	}

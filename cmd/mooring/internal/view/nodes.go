@@ -94,7 +94,7 @@ func nodeOf(of *corev1.Node, seen Seen) Node {
 func stateOf(of *corev1.Node, seen Seen) (state NodeState, since time.Time, why string) {
 	rules := ownership.Rules{Schemes: seen.Schemes}
 	if decision := rules.Decide(of); decision.Owner == ownership.Foreign {
-		return NodeForeign, time.Time{}, decision.Reason
+		return NodeForeign, time.Time{}, decision.Reason()
 	}
 	if of.DeletionTimestamp != nil {
 		return NodeDeleting, of.DeletionTimestamp.Time, "finalizers: " + strings.Join(of.Finalizers, ", ")
