@@ -59,7 +59,7 @@ func TestInitializationRecordsTheProof(t *testing.T) {
 // A refresh that proves a node which others have initialized records that once. An instance that is gone takes no record away.
 func TestARefreshRecordsTheProofOnce(t *testing.T) {
 	node, r := newNode(withID("ocid1.a"), withAnnotation("x", "y")), proving()
-	planned, _, err := r.planRefresh(node, found("ocid1.a"), nil)
+	planned, _, err := r.planRefresh(node, r.decide(node), found("ocid1.a"), nil)
 	if err != nil || len(planned.actions) != 1 {
 		t.Fatalf("%d writes, error %v; want one write", len(planned.actions), err)
 	}
@@ -71,13 +71,13 @@ func TestARefreshRecordsTheProofOnce(t *testing.T) {
 		"found again": found("ocid1.a"), "gone": {Status: instances.NotFound}, "no statement": {}, "found without an ID": found(""),
 	} {
 		next := proving() // another leader
-		planned, _, err := next.planRefresh(after, said, nil)
+		planned, _, err := next.planRefresh(after, next.decide(after), said, nil)
 		if err != nil || len(planned.actions) > 0 {
 			t.Errorf("%s: writes %q, error %v; want no write", name, planned.changes(), err)
 		}
 	}
 	bystander := newNode(withID("ocid1.b"))
-	if planned, _, _ := r.planRefresh(bystander, instances.Observation{Status: instances.NotFound}, nil); len(planned.actions) > 0 {
+	if planned, _, _ := r.planRefresh(bystander, r.decide(bystander), instances.Observation{Status: instances.NotFound}, nil); len(planned.actions) > 0 {
 		t.Errorf("a node that the cloud does not know: writes %q, want none", planned.changes())
 	}
 }

@@ -79,7 +79,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return r.finish(ctx, node, r.initialize(ctx, node, decision)), nil
 	}
 	r.traces.overtaken(node)
-	return r.finish(ctx, node, r.refresh(ctx, node)), nil
+	return r.finish(ctx, node, r.refresh(ctx, node, decision)), nil
 }
 
 // forget drops a node that no longer concerns us.
@@ -191,7 +191,7 @@ func up(seen instances.Observation) bool {
 //
 // An answer is written once. Who changes the node after that meets the next answer, as with the reference, so no two writers can follow each
 // other at once.
-func (r *reconciler) refresh(ctx context.Context, node *corev1.Node) result {
+func (r *reconciler) refresh(ctx context.Context, node *corev1.Node, decision ownership.Decision) result {
 	age := min(r.known, time.Since(r.led))
 	observation, known := r.inventory.Peek(node, age)
 	if !known && r.state.get(node).addressless {
@@ -203,10 +203,10 @@ func (r *reconciler) refresh(ctx context.Context, node *corev1.Node) result {
 	if r.state.isWrittenFrom(node, observation.At) {
 		observation = instances.Observation{}
 	}
-	planned, want, err := r.planRefresh(node, observation, r.state.ours(node))
+	planned, want, err := r.planRefresh(node, decision, observation, r.state.ours(node))
 	if len(planned.unknown) > 0 {
 		ours, unanswered := r.askWriters(ctx, node, planned.unknown)
-		planned, want, err = r.planRefresh(node, observation, ours)
+		planned, want, err = r.planRefresh(node, decision, observation, ours)
 		err = errors.Join(err, unanswered)
 	}
 	ctx = dryrun.Because(ctx, "the cloud shows the node's instance otherwise")
@@ -222,13 +222,15 @@ func (r *reconciler) refresh(ctx context.Context, node *corev1.Node) result {
 
 // planRefresh decides about an initialized node. With an error the plan still holds. A node that may be another manager's is left alone until the
 // plugin answers for it.
-func (r *reconciler) planRefresh(node *corev1.Node, observation instances.Observation, ours map[string]bool) (plan, desired, error) {
+func (r *reconciler) planRefresh(
+	node *corev1.Node, decision ownership.Decision, observation instances.Observation, ours map[string]bool,
+) (plan, desired, error) {
 	switch {
-	case observation.Status == instances.Found && r.decide(node).ProvenBy(observation.Answered):
+	case observation.Status == instances.Found && decision.ProvenBy(observation.Answered):
 		want, err := desire(node, &observation.Metadata)
 		want.annotations = r.proofFor(node, want, observation)
 		return planFor(node, want, ours), want, err
-	case r.decide(node).Owner == ownership.Ours:
+	case decision.Owner == ownership.Ours:
 		return planFor(node, desired{}, ours), desired{}, nil
 	default:
 		return plan{}, desired{}, nil
@@ -251,7 +253,7 @@ func (r *reconciler) differs(node *corev1.Node, observation instances.Observatio
 
 // left returns how much a pass over an initialized node would have to do, what it would ask or complain about included.
 func (r *reconciler) left(node *corev1.Node, observation instances.Observation) (left int) {
-	planned, _, err := r.planRefresh(node, observation, r.state.ours(node))
+	planned, _, err := r.planRefresh(node, r.decide(node), observation, r.state.ours(node))
 	left = len(planned.actions) + len(planned.unknown)
 	if err != nil {
 		left++
@@ -399,7 +401,7 @@ func (r *reconciler) say(ctx context.Context, node *corev1.Node, reason string, 
 
 // sayFaults says by an event which annotations of ours have no effect: a mistyped one would be ignored silently.
 func (r *reconciler) sayFaults(node *corev1.Node) {
-	if faults := names.AnnotationFaults("Node", node.Annotations); len(faults) > 0 && r.decide(node).Owner != ownership.Foreign {
+	if faults := names.AnnotationFaults("Node", node.Annotations); len(faults) > 0 {
 		r.events.Record(r.recorder, node, corev1.EventTypeWarning, ReasonInvalidAnnotation, strings.Join(faults, "; "))
 	}
 }

@@ -49,7 +49,7 @@ func (w watcher) handler() handler.TypedEventHandler[*corev1.Node, reconcile.Req
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], q kit.Queue) {
 			w.traces.observe(e.ObjectNew, w.decide, time.Now())
 			w.single.observe(e.ObjectOld, e.ObjectNew)
-			if w.leads.Load() && !maps.Equal(e.ObjectOld.Annotations, e.ObjectNew.Annotations) {
+			if w.leads.Load() && !maps.Equal(e.ObjectOld.Annotations, e.ObjectNew.Annotations) && w.decide(e.ObjectNew).Owner != ownership.Foreign {
 				w.sayFaults(e.ObjectNew)
 			}
 			if matters(e.ObjectOld, e.ObjectNew) {
