@@ -34,6 +34,26 @@ func granted(t *testing.T, value, lease string) {
 	}
 }
 
+// A Secret of MetalLB's namespace may be got by its name where passwords are used: each, or some.
+func TestSecretsOfMetalLBAreGranted(t *testing.T) {
+	const metal = "provider: {name: metal, metal: {configSource: metallb, metallbNamespace: lb}}\n"
+	for values, want := range map[string][]string{
+		metal: {"get secrets"}, strings.Replace(metal, "lb}", "lb, metallbSecrets: [a, b]}", 1): {"get secrets a", "get secrets b"},
+		metal + "dryRun: true\n": nil, strings.Replace(metal, "configSource: metallb", `configSource: ""`, 1): nil,
+	} {
+		found := rightsOf(t, values)
+		var granted []string
+		for _, unit := range slices.Concat(found.cluster, found.namespaced) {
+			if strings.Contains(unit, "secrets") {
+				granted = append(granted, unit)
+			}
+		}
+		if !slices.Equal(granted, want) {
+			t.Errorf("%s grants %q, want %q", values, granted, want)
+		}
+	}
+}
+
 // MetalLB's resources are read where they are the source, and nothing of them is written in a dry run.
 func TestResourcesOfMetalLBAreGranted(t *testing.T) {
 	const metal = "provider: {name: metal, metal: {configSource: metallb, metallbNamespace: lb}}\n"

@@ -29,7 +29,7 @@ func rightsOf(t *testing.T, values string) rights {
 	objects, err := render.Objects(load(t), parse(t, values))
 	must.NoError(t, err)
 	var found rights
-	for _, file := range []string{"serviceaccount.yaml", "rbac.yaml", "rbac-kubelet-serving-certificate.yaml", "rbac-separate-identities.yaml"} {
+	for _, file := range []string{"serviceaccount.yaml", "rbac.yaml", "rbac-kubelet-serving-certificate.yaml", "rbac-separate-identities.yaml", "rbac-metallb.yaml"} {
 		decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(objects[file])), 4096)
 		for {
 			var object struct {

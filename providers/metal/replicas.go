@@ -29,7 +29,7 @@ func (c *Cloud) runOnEveryReplica(ctx context.Context, replica provider.Replica)
 	c.mu.Lock()
 	c.client = replica.Client
 	c.mu.Unlock()
-	running, err := c.assemble(replica)
+	running, err := c.assemble(ctx, replica)
 	if err != nil {
 		return err
 	}
@@ -77,6 +77,12 @@ func (c *Cloud) runOnEveryReplica(ctx context.Context, replica provider.Replica)
 // runParts starts what announces.
 func (c *Cloud) runParts(running *parts, run func(string, func(context.Context) error)) {
 	run("announcing", running.announcer.Run)
+	if c.resources != nil {
+		run("reading passwords", func(ctx context.Context) error {
+			c.resources.FollowPasswords(ctx, running.speaker.LookNow)
+			return nil
+		})
+	}
 	run("speaking BGP", func(ctx context.Context) error {
 		section := c.awaitBGP(ctx)
 		if section == nil || section.Mode == config.GracefulRestart && !c.awaitLead(ctx) {
@@ -127,17 +133,20 @@ func (c *Cloud) awaitLead(ctx context.Context) bool {
 }
 
 // assemble makes what announces; nil if this process announces nothing.
-func (c *Cloud) assemble(replica provider.Replica) (*parts, error) {
+func (c *Cloud) assemble(ctx context.Context, replica provider.Replica) (*parts, error) {
 	if !c.mayAnnounce() {
 		return nil, nil
 	}
 	settings := c.source.Current()
 	made := &parts{responder: layer2.New(settings.L2, replica.Registerer)}
 	own := &ownNode{nodes: replica.Informers.Core().V1().Nodes(), observe: self.Observe}
+	machine := bgp.Machine{NodeLabels: own.labels}
+	if c.resources != nil {
+		c.resources.ReadPasswords(ctx)
+		machine.ReadFile = c.resources.ReadFile
+	}
 	var err error
-	if made.speaker, err = bgp.New(bgp.Options{
-		Config: sectionOf(settings), Registerer: replica.Registerer, Machine: bgp.Machine{NodeLabels: own.labels},
-	}); err != nil {
+	if made.speaker, err = bgp.New(bgp.Options{Config: sectionOf(settings), Registerer: replica.Registerer, Machine: machine}); err != nil {
 		return nil, fmt.Errorf("bgp: %w", err)
 	}
 	if err := own.onChange(made.speaker.LookNow); err != nil {

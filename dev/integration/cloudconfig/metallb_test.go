@@ -3,6 +3,8 @@ package cloudconfig_test
 import (
 	"context"
 	_ "embed"
+	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/osrg/gobgp/v4/api"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -218,6 +222,86 @@ func TestMetalLBAnnouncesLater(t *testing.T) {
 	kept()
 	if now := address(t, "metallb-later", "198.18.30."); now != addr {
 		t.Errorf("the address was %s and is %s", addr, now)
+	}
+}
+
+// secured has the router ask for a password from now on. It ends the session.
+func (r *router) secured(password string) {
+	r.t.Helper()
+	must.NoError(r.t, r.server.DeletePeer(r.t.Context(), &api.DeletePeerRequest{Address: "127.0.0.1"}))
+	must.NoError(r.t, r.server.AddPeer(r.t.Context(), &api.AddPeerRequest{Peer: &api.Peer{
+		Conf:      &api.PeerConf{NeighborAddress: "127.0.0.1", PeerAsn: 64512, AuthPassword: password},
+		Transport: &api.Transport{PassiveMode: true},
+	}}))
+}
+
+// password puts a value into a Secret bgp of a namespace, in the place of the Secret that was there. It is removed when the test ends.
+func password(t *testing.T, in string, kind corev1.SecretType, key, value string) {
+	t.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: "bgp"}, Type: kind, Data: map[string][]byte{key: []byte(value)}}
+	remove := func() {
+		_ = admin.CoreV1().Secrets(in).Delete(context.WithoutCancel(t.Context()), "bgp", metav1.DeleteOptions{})
+	}
+	remove()
+	_, err := admin.CoreV1().Secrets(in).Create(t.Context(), secret, metav1.CreateOptions{})
+	must.NoError(t, err)
+	t.Cleanup(remove)
+}
+
+// A BGPPeer has its password in a Secret of its own namespace. Another password counts without a restart, one that cannot be used ends no
+// session, and none is shown.
+func TestMetalLBPasswordSecret(t *testing.T) {
+	const first, second, key = "swordfish-of-the-first-day", "swordfish-of-the-second-day", corev1.BasicAuthPasswordKey
+	must.NoError(t, cluster.Apply(t.Context(), []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: metallb-system}\n---\n"+
+		"apiVersion: v1\nkind: Namespace\nmetadata: {name: elsewhere}\n")))
+	must.NoError(t, cluster.Apply(t.Context(), deploy.MetalLBRBAC))
+	must.NoError(t, cluster.Apply(t.Context(), metallbDefinitions))
+	r, port := newRouter(t), joinPlain(t, "metallb-3")
+	r.secured(first)
+	file := filepath.Join(t.TempDir(), "cloud.yaml")
+	must.NoError(t, os.WriteFile(file, fmt.Appendf(nil, "apiVersion: metal.mooring.dev/v1alpha1\nkind: MetalCloudConfig\n"+
+		"announcement: {health: {interval: 100ms, kubeProxyPort: %d}}\n", port), 0o600))
+	applied(t, poolOf("secured", "198.18.40.0/28"))
+	cleared(t)
+	applied(t, poolOf("secured", "198.18.40.0/28"))
+
+	// The Secret that the BGPPeer names by its namespace is not read, although it has the password.
+	password(t, "elsewhere", corev1.SecretTypeBasicAuth, key, first)
+	applied(t, peerOf(r, ", passwordSecret: {name: bgp, namespace: elsewhere}")+advertisement)
+	manager := daemon(t, "--metal-config-source=metallb", "--cloud-config="+file, "--v=10", "--logging-format=text")
+	serve(t, "metallb-secured", "secured", "metallb-3")
+	addr := address(t, "metallb-secured", "198.18.40.")
+	tells(t, "BGPPeer", "router", metallb.EventNoEquivalent, "spec.passwordSecret.namespace: ")
+	tells(t, "BGPPeer", "router", metallb.EventSecretRefused, "there is no Secret metallb-system/bgp: create it")
+	if r.has(addr) == nil {
+		t.Error("there is a session without a password, or with the one of another namespace")
+	}
+
+	password(t, metallb.DefaultNamespace, corev1.SecretTypeBasicAuth, key, first)
+	kept := r.keeps(addr)
+	password(t, metallb.DefaultNamespace, corev1.SecretTypeBasicAuth, "username", second)
+	tells(t, "BGPPeer", "router", metallb.EventSecretRefused, "has no key password: add it")
+	password(t, metallb.DefaultNamespace, corev1.SecretTypeOpaque, key, second)
+	tells(t, "BGPPeer", "router", metallb.EventSecretRefused, `its type is "Opaque": create it anew`)
+	kept()
+
+	r.secured(second)
+	password(t, metallb.DefaultNamespace, corev1.SecretTypeBasicAuth, key, second)
+	r.keeps(addr)()
+
+	events, err := admin.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
+	must.NoError(t, err)
+	log, err := os.ReadFile(manager.LogPath())
+	must.NoError(t, err)
+	if !strings.Contains(string(log), "/secrets/bgp") {
+		t.Error("the log does not show that the Secret is read: this test looks in the wrong place")
+	}
+	for _, value := range []string{first, second} {
+		for _, text := range []string{value, base64.StdEncoding.EncodeToString([]byte(value)), hex.EncodeToString([]byte(value))} {
+			if strings.Contains(string(log)+fmt.Sprint(events.Items), text) {
+				t.Errorf("the log or an event shows %q", text)
+			}
+		}
 	}
 }
 

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"net/netip"
 	"reflect"
@@ -168,6 +170,8 @@ const (
 	bgpPort             = 179
 	// maxRestartTime is what twelve bits hold (RFC 4724 section 3).
 	maxRestartTime = 4095 * time.Second
+	// longestPassword is how many bytes of a password the kernel takes (TCP_MD5SIG_MAXKEYLEN).
+	longestPassword = 80
 	// longestTime is what the hold time's sixteen bits hold (RFC 4271 section 4.2).
 	longestTime = 65535 * time.Second
 )
@@ -221,6 +225,18 @@ func (b *BGP) OwnASN(peer *BGPPeer) uint32 { return cmp.Or(peer.LocalASN, b.ASN)
 func (b *BGP) RouterAddr() netip.Addr {
 	addr, _ := netip.ParseAddr(b.RouterID)
 	return addr
+}
+
+// Password returns the password in the content of a PasswordFile.
+func Password(content []byte) (string, error) {
+	password := bytes.TrimRight(content, "\r\n")
+	switch {
+	case len(password) == 0:
+		return "", errors.New("the password is empty")
+	case len(password) > longestPassword:
+		return "", fmt.Errorf("the password has %d bytes, and at most %d are possible", len(password), longestPassword)
+	}
+	return string(password), nil
 }
 
 // Attributes returns what goes with the addresses of a pool, or with pod CIDRs when the pool's name is empty.

@@ -55,10 +55,11 @@ func MetalLB(from ...io.Reader) (Result, error) {
 	return c.convert()
 }
 
-// Objects converts resources of MetalLB in JSON, as the API server has them. There may be none.
+// Objects converts resources of MetalLB in JSON, as the API server has them. There may be none. Who uses the config has to read what SecretFile
+// stands for.
 func Objects(objects ...[]byte) (Result, error) {
 	c := newConversion()
-	c.from = &resources{}
+	c.from, c.fromAPI = &resources{}, true
 	var errs []error
 	for _, object := range objects {
 		errs = append(errs, c.from.add(object, "object", &c.notes))
@@ -87,9 +88,11 @@ func (c *conversion) convert() (Result, error) {
 
 // conversion is one conversion while it is made.
 type conversion struct {
-	from   *resources
-	config *config.CloudConfig
-	notes  notes
+	from *resources
+	// fromAPI says that Secrets can be read where the resources were.
+	fromAPI bool
+	config  *config.CloudConfig
+	notes   notes
 	// advertised are the objects that the advertisements of the config came from, in their order.
 	advertised []string
 	// leftOut are the peers that are not in the config.

@@ -132,6 +132,11 @@ func (c *conversion) selectReplicas() {
 	}
 }
 
+// SecretFile stands for the file of a password that is in a Secret. It is the path at which the API server has the Secret.
+func SecretFile(namespace, name string) string {
+	return "/api/v1/namespaces/" + namespace + "/secrets/" + name
+}
+
 // password returns the file of the password of a peer, and notes what has to be mounted there.
 func (c *conversion) password(from *bgpPeer, note note) string {
 	switch secret := from.Spec.PasswordSecret; {
@@ -143,6 +148,11 @@ func (c *conversion) password(from *bgpPeer, note note) string {
 		note(Action, "spec.password", "is not shown; put it under the key password into a Secret bgp-%s in the manager's namespace, and name that under "+
 			secretsValue+" of the chart, which mounts it as %s", from.Metadata.Name, file)
 		return file
+	case secret.Name != "" && c.fromAPI:
+		if secret.Namespace != "" && secret.Namespace != from.Metadata.Namespace {
+			note(Lost, "spec.passwordSecret.namespace", "the Secret is read from namespace %s, which is the BGPPeer's own, as MetalLB does it", from.Metadata.Namespace)
+		}
+		return SecretFile(from.Metadata.Namespace, secret.Name)
 	case secret.Name != "":
 		file := path.Join(secretsFolder, secret.Name, "password")
 		note(Action, "spec.passwordSecret", "copy the Secret %s into the manager's namespace, and name it under "+secretsValue+

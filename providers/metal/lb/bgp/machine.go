@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"os"
 	"slices"
 
 	"github.com/mooring-ccm/mooring/providers/metal/config"
@@ -25,6 +26,8 @@ type Machine struct {
 	// NodeLabels returns the labels of the node on which the speaker runs, nil as long as nodes are being listed. The error says why
 	// the node is not known. Default: it never is.
 	NodeLabels func() (map[string]string, error)
+	// ReadFile returns the content of a password file. Default: os.ReadFile.
+	ReadFile func(path string) ([]byte, error)
 }
 
 // errNoNodes says that the speaker is part of nothing that follows nodes.
@@ -42,6 +45,9 @@ func (m Machine) withDefaults() Machine {
 	}
 	if m.Greet == nil {
 		m.Greet = greetOn
+	}
+	if m.ReadFile == nil {
+		m.ReadFile = os.ReadFile
 	}
 	if m.NodeLabels == nil {
 		m.NodeLabels = func() (map[string]string, error) { return nil, errNoNodes }

@@ -1,12 +1,10 @@
 package bgp
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -14,9 +12,6 @@ import (
 
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
-
-// maxPassword is how long the kernel lets a password be (TCP_MD5SIG_MAXKEYLEN).
-const maxPassword = 80
 
 // identity is what every session of a speaker has in common. Another one is another speaker.
 type identity struct {
@@ -63,7 +58,7 @@ func newSettings(section config.BGP, before settings, machine Machine) (settings
 	}
 	var noNode error
 	s.labels, noNode = machine.ownLabels(&section, before.labels)
-	addresses := sync.OnceValues(machine.Addresses)
+	machine.Addresses = sync.OnceValues(machine.Addresses)
 	for _, group := range section.Groups() {
 		s.own[group.Name] = group.OwnNode
 		for _, name := range group.Peers {
@@ -108,7 +103,7 @@ func newSettings(section config.BGP, before settings, machine Machine) (settings
 		if known.asn != n.session.asn {
 			known = session{} // another rack's router of the same address
 		}
-		if s.complete(&n.session, peer, known, addresses) && takesPart == serves {
+		if s.complete(&n.session, peer, known, machine) && takesPart == serves {
 			s.neighbors[addr] = n
 		}
 	}
@@ -121,12 +116,12 @@ func (s *settings) lacks(addr netip.Addr, what Problem, err error) {
 }
 
 // complete puts into a session what this machine has to say about it, and reports whether that is all there.
-func (s *settings) complete(of *session, peer *config.BGPPeer, before session, addresses func() ([]netip.Addr, error)) bool {
+func (s *settings) complete(of *session, peer *config.BGPPeer, before session, machine Machine) bool {
 	var noSource, noPassword error
-	if of.source, noSource = sourceOf(peer, before.source, addresses); noSource != nil {
+	if of.source, noSource = sourceOf(peer, before.source, machine.Addresses); noSource != nil {
 		s.lacks(peer.Addr(), NoSource, noSource)
 	}
-	if of.password, noPassword = readPassword(peer.PasswordFile); noPassword != nil {
+	if of.password, noPassword = machine.password(peer.PasswordFile); noPassword != nil {
 		s.lacks(peer.Addr(), NoPassword, fmt.Errorf("its password cannot be read: %w", noPassword))
 		of.password = before.password
 	}
@@ -201,22 +196,19 @@ func key(attributes config.BGPAttributes) string {
 	return text.String()
 }
 
-func readPassword(file string) (string, error) {
+func (m Machine) password(file string) (string, error) {
 	if file == "" {
 		return "", nil
 	}
-	content, err := os.ReadFile(file)
+	content, err := m.ReadFile(file)
 	if err != nil {
 		return "", err
 	}
-	password := bytes.TrimRight(content, "\r\n")
-	switch {
-	case len(password) == 0:
-		return "", fmt.Errorf("%s is empty", file)
-	case len(password) > maxPassword:
-		return "", fmt.Errorf("%s has %d bytes, and a password has at most %d", file, len(password), maxPassword)
+	password, err := config.Password(content)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", file, err)
 	}
-	return string(password), nil
+	return password, nil
 }
 
 // errNoRouterID says that there is nothing to derive a BGP identifier from.

@@ -211,7 +211,7 @@ func TestPasswordFiles(t *testing.T) {
 	for content, want := range map[string]string{
 		"secret\r\n": "secret", " with spaces ": " with spaces ", "": "is empty", strings.Repeat("x", 81): "at most 80",
 	} {
-		got, err := readPassword(write(content))
+		got, err := Machine{}.withDefaults().password(write(content))
 		if err != nil {
 			got = err.Error()
 		}
@@ -221,19 +221,19 @@ func TestPasswordFiles(t *testing.T) {
 	}
 	secured := router
 	secured.PasswordFile = filepath.Join(dir, "absent")
-	without, err := newSettings(configured(secured), settings{}, Machine{})
+	without, err := newSettings(configured(secured), settings{}, Machine{}.withDefaults())
 	if err != nil || len(without.neighbors) != 0 || len(without.missing[netip.MustParseAddr(secured.Address)]) == 0 {
 		t.Errorf("a router whose password was never read: %+v, %v", without, err)
 	}
 	secured.PasswordFile = write("secret")
-	with, err := newSettings(configured(secured), without, Machine{})
+	with, err := newSettings(configured(secured), without, Machine{}.withDefaults())
 	if err != nil || len(with.neighbors) != 1 {
 		t.Errorf("a router whose password can be read: %+v, %v", with, err)
 	}
 	if err := os.Remove(secured.PasswordFile); err != nil {
 		t.Fatal(err)
 	}
-	kept, err := newSettings(configured(secured), with, Machine{})
+	kept, err := newSettings(configured(secured), with, Machine{}.withDefaults())
 	if err != nil || kept.neighbors[netip.MustParseAddr(secured.Address)].session.password != "secret" {
 		t.Errorf("a router whose password can no longer be read: %+v, %v", kept, err)
 	}

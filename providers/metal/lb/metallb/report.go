@@ -28,6 +28,8 @@ const (
 	EventManualStep = "ManualStep"
 	// EventRefused says that the resource is wrong, and that the version before stays in force if there was one.
 	EventRefused = "ResourceRefused"
+	// EventSecretRefused says that the Secret of a password is missing or wrong.
+	EventSecretRefused = "PasswordSecretRefused"
 )
 
 // statusInterval is the shortest time between two looks at what pools have: a burst of Services makes one write.
@@ -56,7 +58,7 @@ func (s *Source) Report(ctx context.Context, recorder record.EventRecorder, usag
 // sayEvents records what was not recorded yet.
 func (s *Source) sayEvents(recorder record.EventRecorder, said map[string]bool) {
 	s.mu.Lock()
-	current, objects := s.current, map[string]*unstructured.Unstructured{}
+	current, wrongPasswords, objects := s.current, s.wrongPasswords(), map[string]*unstructured.Unstructured{}
 	for name, one := range current.taken {
 		objects[name] = one.object
 	}
@@ -88,6 +90,10 @@ func (s *Source) sayEvents(recorder record.EventRecorder, said map[string]bool) 
 			does = "The version before stays in force"
 		}
 		event(name, corev1.EventTypeWarning, EventRefused, does+": "+why)
+	}
+	for name, why := range wrongPasswords {
+		event("BGPPeer "+s.namespace+"/"+name, corev1.EventTypeWarning, EventSecretRefused,
+			"spec.passwordSecret: "+why.Error()+". A session keeps the password that it has; without one there is no session")
 	}
 	for _, note := range current.notes {
 		name, _, _ := strings.Cut(note.Resource, ",")

@@ -69,6 +69,10 @@ type Source struct {
 	current choice
 	// wake is told of each other choice; it has room for one.
 	wake chan struct{}
+	// passwords are what the Secrets say that BGPPeers name, by their names.
+	passwords map[string]password
+	// routers is told of each other choice, for the Secrets; it has room for one.
+	routers chan struct{}
 	// informers are nil before Watch.
 	informers map[schema.GroupVersionResource]cache.SharedIndexInformer
 }
@@ -107,7 +111,7 @@ func open(ctx context.Context, client dynamic.Interface, o Options) (*Source, er
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{namespace: o.Namespace, client: client, beside: besides, wake: make(chan struct{}, 1)}
+	s := &Source{namespace: o.Namespace, client: client, beside: besides, wake: make(chan struct{}, 1), routers: make(chan struct{}, 1)}
 	if err := s.await(ctx); err != nil {
 		return nil, err
 	}
@@ -337,6 +341,7 @@ func (s *Source) look(ctx context.Context) ([]byte, error) {
 	if same {
 		return nil, nil
 	}
+	offer(s.routers, struct{}{})
 	return next.content, nil
 }
 
