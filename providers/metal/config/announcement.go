@@ -54,7 +54,7 @@ type Health struct {
 	// node was answered meanwhile. Default: 2.
 	Failures int `json:"failures,omitempty"`
 	// Successes is how many probes in a row have to succeed before a next hop is taken in, 1 to 100. Kube-proxy says that it is well before
-	// it has written its first rules. Default: 3.
+	// it has written its first rules. A port that was silent is asked ten times as often meanwhile. Default: 3.
 	Successes int `json:"successes,omitempty"`
 	// KubeProxyProbe says how kube-proxy, or what is there in its place, is asked whether a node works: HTTP asks for /healthz and
 	// /livez; TCP opens a connection and closes it; None does not ask: a node that dies stays a next hop of Services with

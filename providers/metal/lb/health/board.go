@@ -123,6 +123,12 @@ func (b *board) observe(probe model.Probe, seen outcome) (changed bool) {
 	return changed
 }
 
+// returns reports whether a port returns, see state.
+func (b *board) returns(probe model.Probe) bool {
+	port, found := b.ports[probe]
+	return found && port.returns()
+}
+
 // blind reports whether no port elsewhere has answered since a moment, and one at least has been asked in vain since then: of ports that
 // have only just been added, nothing is known. Without ports elsewhere, those of this machine count.
 func (b *board) blind(since time.Time) bool {

@@ -222,8 +222,11 @@ func (p *Prober) follow(ctx context.Context, probe model.Probe, target *target) 
 			return
 		}
 		p.metrics.asked(said)
-		p.note(probe, target, outcome{answer: said, began: began, witness: witness})
-		timer.Reset(max(0, settings.Interval.Duration-time.Since(began)))
+		interval := settings.Interval.Duration
+		if p.note(probe, target, outcome{answer: said, began: began, witness: witness}) {
+			interval /= 10
+		}
+		timer.Reset(max(0, interval-time.Since(began)))
 	}
 }
 
@@ -247,14 +250,16 @@ func (p *Prober) begin(probe model.Probe) (config.Health, time.Time) {
 	return p.settings, p.board.witness(probe)
 }
 
-// note takes an outcome to the board, unless the target has been replaced meanwhile.
-func (p *Prober) note(probe model.Probe, target *target, seen outcome) {
+// note takes an outcome to the board, unless the target has been replaced meanwhile. It reports whether the port returns, see state.
+func (p *Prober) note(probe model.Probe, target *target, seen outcome) (returns bool) {
 	p.mu.Lock()
 	changed := p.targets[probe] == target && p.board.observe(probe, seen)
+	returns = p.board.returns(probe)
 	p.mu.Unlock()
 	if changed {
 		p.signal()
 	}
+	return returns
 }
 
 // unproven reports whether nodes that refuse connections count as working: no kube-proxy has ever answered, or none did a moment ago. When

@@ -174,8 +174,32 @@ func TestDeadNodeIsOutInTime(t *testing.T) {
 					t.Errorf("after %s", took)
 				}
 				network.set(welcoming, 1)
-				if took = until(t, func() bool { return prober.healthOf(1) == model.Healthy }); took < time.Second {
-					t.Errorf("back after %s, which is not three successes", took)
+				took = until(t, func() bool { return prober.healthOf(1) == model.Healthy })
+				if took < 100*time.Millisecond || took > 700*time.Millisecond {
+					t.Errorf("back after %s, want three successes, two of them at once", took)
+				}
+			})
+		})
+	}
+}
+
+// A kube-proxy says that it is well before it has written its rules. Where it may have been started meanwhile, its node is back after three intervals.
+func TestStartedKubeProxyIsBackAfterThreeSuccesses(t *testing.T) {
+	for name, answers := range map[string][]answer{
+		"a machine that boots":                               {silent, closed},
+		"a kube-proxy that was restarted before the silence": {closed, silent},
+		"a kube-proxy with old rules":                        {refusing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inNetwork(t, 3, func(t *testing.T, network *network, prober *Prober) {
+				until(t, func() bool { return prober.Snapshot().Ready })
+				for _, said := range answers {
+					network.set(said, 1)
+					time.Sleep(2 * time.Second)
+				}
+				network.set(welcoming, 1)
+				if took := until(t, func() bool { return prober.healthOf(1) == model.Healthy }); took < time.Second {
+					t.Errorf("back after %s", took)
 				}
 			})
 		})

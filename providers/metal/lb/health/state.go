@@ -70,6 +70,8 @@ type state struct {
 	// goodSince, silentSince and closedSince are when the first probe of the latest row began that was good, was not answered, or
 	// found the port closed. Silence between does not end a row of closed ports. Zero: there is no row.
 	goodSince, silentSince, closedSince time.Time
+	// afterSilence says that the row of good ones followed silence, in which nothing had refused or closed a connection.
+	afterSilence bool
 	// failures counts how often a node was well and failed, the last time at failedAt.
 	failures int
 	failedAt time.Time
@@ -120,6 +122,9 @@ func (s *state) rows(seen outcome) {
 			*row = seen.began
 		}
 	}
+	if seen.answer == welcoming && s.good == 0 {
+		s.afterSilence = !s.silentSince.IsZero() && s.closedSince.IsZero()
+	}
 	begin(&s.goodSince, seen.answer == welcoming)
 	begin(&s.silentSince, seen.answer == silent)
 	if seen.answer != silent {
@@ -168,6 +173,12 @@ func (s *state) countFailure(before model.Health, now time.Time) {
 		s.failures = 0
 	}
 	s.failures, s.failedAt = s.failures+1, now
+}
+
+// returns reports whether a port that was out for its silence answers again, and has not done so often enough. A machine that boots refuses
+// connections before its kube-proxy runs, so this one has its rules, and is asked again at once.
+func (s *state) returns() bool {
+	return s.afterSilence && s.good > 0 && (s.health == model.Unhealthy || s.health == model.HealthUnreached)
 }
 
 // hold returns for how long a node has to be good before it is healthy again, besides the number of successes.
