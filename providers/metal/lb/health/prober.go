@@ -250,16 +250,17 @@ func (p *Prober) begin(probe model.Probe) (config.Health, time.Time) {
 	return p.settings, p.board.witness(probe)
 }
 
-// note takes an outcome to the board, unless the target has been replaced meanwhile. It reports whether the port returns, see state.
-func (p *Prober) note(probe model.Probe, target *target, seen outcome) (returns bool) {
+// note takes an outcome to the board, unless the target has been replaced meanwhile. It reports whether the port is asked again at once: it returns, see
+// state, or all are asked for the first time, since what has just been started here is this prober.
+func (p *Prober) note(probe model.Probe, target *target, seen outcome) (atOnce bool) {
 	p.mu.Lock()
 	changed := p.targets[probe] == target && p.board.observe(probe, seen)
-	returns = p.board.returns(probe)
+	atOnce = p.board.returns(probe) || !p.ready && seen.answer == welcoming
 	p.mu.Unlock()
 	if changed {
 		p.signal()
 	}
-	return returns
+	return atOnce
 }
 
 // unproven reports whether nodes that refuse connections count as working: no kube-proxy has ever answered, or none did a moment ago. When
