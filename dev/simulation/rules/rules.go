@@ -56,6 +56,8 @@ const (
 	// longestQuestion is the longest pause between two questions about a silent node, and minAge how old a node gets that was never initialized.
 	longestQuestion = 30 * time.Second
 	minAge          = 2 * time.Minute
+	// together is within what time the nodes of many machines go that are deleted at once.
+	together = 2 * time.Minute
 	// passesAtOnce is how much later a change may reach the plugin, besides the calls that are due.
 	passesAtOnce = 5 * time.Second
 	// stopGrace is how long a process that is asked to end waits for the calls under way, --graceful-shutdown-timeout. Another has the lease after
@@ -217,7 +219,7 @@ func initialization(j *judge) {
 		case k >= len(mooring) && latest < j.mooring.Length:
 			j.add("1", "", latest, "the reference has initialized %d nodes, and Mooring %d", len(reference), len(mooring))
 			return
-		case k < len(mooring) && mooring[k] > latest:
+		case k < len(mooring) && mooring[k] > latest && !j.otherLeads(mooring[k]):
 			j.add("1", "", latest, "the node number %d is initialized after %s, and by the reference after %s", k+1, mooring[k].Round(time.Second), at.Round(time.Second))
 			return
 		}
@@ -332,6 +334,25 @@ func (j *judge) doubted(before time.Duration) (at time.Duration) {
 	return at
 }
 
+// contradicted reports whether Mooring heard between two times that the cloud denies the instance of a node that is Ready, as while many machines go at
+// once, and the kubelets of some have not been missed yet. It believes no denial meanwhile.
+func (j *judge) contradicted(since, before time.Duration) bool {
+	return slices.ContainsFunc(j.mooring.Calls, func(call *double.Call) bool {
+		denies := kindOf(call.Method) == "InstanceExists" && call.Answer == double.No && since <= call.Ended && call.Ended <= before
+		return denies && j.readyAt(call.Object, call.Ended)
+	})
+}
+
+// readyAt reports whether a node was Ready at a time of Mooring's run.
+func (j *judge) readyAt(node string, at time.Duration) (is bool) {
+	for _, change := range j.mooring.NodeChanges {
+		if change.Object == node && change.At <= at {
+			is = change.After != nil && ready(change.After)
+		}
+	}
+	return is
+}
+
 // waits returns when something is due that the reference did at a time, if such calls of Mooring's hang or fail. A call that hangs keeps its place for a
 // while, and the others wait as long. When as many hang as may, none is made until they end. What is due for a node itself is due some time after its
 // own call has failed, or a list. The reference would meet the same, and luck says which manager does: by the second denial and the nodes that affirm, Mooring
@@ -393,6 +414,9 @@ func removal(j *judge) {
 		due = max(due, affirmed+gone+4*j.longest, counted+gone+calls)
 		for leads := j.leads(due); leads+gone+calls > due; leads = j.leads(due) { // meanwhile another one takes over
 			due = leads + gone + calls
+		}
+		if left, _ := j.leaves(node); j.contradicted(left, due) {
+			due = max(due, left+together)
 		}
 		if left, _ := j.leaves(node); j.draw.Plugin.Has(draw.Replicas) { // until all replicas deny it
 			due = max(due, left+j.draw.Plugin.Lag+gone+calls)
@@ -962,7 +986,7 @@ func (j *judge) otherLeads(at time.Duration) (other bool) {
 // settled is rule 13 at the end of the draw, for what the reference reaches too.
 func settled(j *judge) {
 	for _, one := range j.missing(j.reference.Open, j.mooring.Open) {
-		if j.abandoned(one) || j.deniedAtEnd(one.Object) {
+		if j.abandoned(one) || j.unpublished(one) || j.deniedAtEnd(one.Object) {
 			continue
 		}
 		j.add(one.Rule, one.Object, one.At, "%s", one.Text)
@@ -989,6 +1013,18 @@ func (j *judge) abandoned(one double.Fault) bool {
 	})
 }
 
+// unpublished reports whether the reference, in the place of Mooring, made the load balancer of a Service and failed to write its address. It tries again
+// when it starts.
+func (j *judge) unpublished(one double.Fault) bool {
+	byOther := false
+	for _, call := range j.mooring.Calls {
+		if call.Method == "EnsureLoadBalancer" && call.Object == one.Object {
+			byOther = call.Other && call.Err == nil
+		}
+	}
+	return byOther && j.succeeded() && strings.HasPrefix(one.Text, "the Service has status")
+}
+
 // deniedAtEnd reports whether a deletion that came late took a load balancer that was made again, and Mooring has heard of it too late to make another
 // one by the end: the cloud denies it for ten minutes first, and a pause may follow.
 func (j *judge) deniedAtEnd(service string) bool {
@@ -1011,9 +1047,11 @@ func (j *judge) deniedAtEnd(service string) bool {
 }
 
 // missing returns what Mooring has not reached and the reference has, but for nodes that the limit may hold, which stay targets. Where chance decides
-// which objects the plugin refuses, it decides which are left, too, and how many are if the reference has taken the place of Mooring.
+// which objects the plugin refuses, it decides which are left, too, and how many are if the reference has taken the place of Mooring, or if a node takes
+// several calls in a row that are let in.
 func (j *judge) missing(reference, mooring []double.Fault) (missing []double.Fault) {
-	if j.chance() && (len(mooring) <= len(reference) || j.succeeded()) {
+	several := j.draw.Plugin.Has(draw.OldInterfaces) && len(reference) > 0
+	if j.chance() && (len(mooring) <= len(reference) || several || j.succeeded()) {
 		return nil
 	}
 	for _, one := range mooring {

@@ -371,6 +371,39 @@ var allowances = []allowance{
 		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Method = "InstanceMetadata" },
 	},
 	{
+		name: "a node of many machines that go at once, some of whose nodes are still Ready", rule: "3",
+		draw: world(draw.Event{At: 2 * time.Minute, Kind: draw.Leave, Object: "m"}),
+		mooring: func(r *double.Record) {
+			r.NodeChanges = []double.Change[corev1.Node]{{At: time.Second, Object: "n", After: node(true)}}
+			r.Calls = append(r.Calls, exists(double.No, 3*time.Minute+5*time.Second))
+			r.Removed["m"] = 3*time.Minute + 40*time.Second
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.NodeChanges[0].After = node(false) },
+	},
+	{
+		name: "a node that the reference initializes in the place of Mooring", rule: "1", draw: world(),
+		mooring: func(r *double.Record) {
+			r.Initialized["n"] = time.Minute
+			r.Calls = append(r.Calls, &double.Call{Method: "InstanceMetadata", Object: "n", Began: 59 * time.Second, Ended: 59 * time.Second, Overlap: 1, Other: true})
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Other = false },
+	},
+	{
+		name: "an address that the reference has not written in the place of Mooring", rule: "13", draw: world(),
+		mooring: func(r *double.Record) {
+			r.Open = []double.Fault{{Rule: "13", Object: "s", Text: "the Service has status [] and its load balancer address a"}}
+			r.Calls[2].Other = true
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[2].Other = false },
+	},
+	{
+		name: "nodes for which the plugin lets not all calls in, where luck decides about each", rule: "13",
+		draw:      draw.Draw{Plugin: draw.Plugin{Characters: []draw.Character{draw.OldInterfaces, draw.RefusingLimiter}}, Nodes: world().Nodes, Services: world().Services},
+		reference: func(r *double.Record) { r.Open = []double.Fault{{Rule: "13", Object: "n"}} },
+		mooring:   func(r *double.Record) { r.Open = []double.Fault{{Rule: "13", Object: "m"}, {Rule: "13", Object: "n"}} },
+		broken:    func(d *draw.Draw, _ *double.Record) { d.Plugin.Characters = d.Plugin.Characters[1:] },
+	},
+	{
 		name: "a node whose list fails", rule: "3", draw: world(draw.Event{At: 2 * time.Minute, Kind: draw.Leave, Object: "m"}),
 		mooring: func(r *double.Record) {
 			failed := &double.Call{Method: "ListInstances", Began: 3*time.Minute + 8*time.Second, Ended: 3*time.Minute + 8*time.Second, Overlap: 1, Err: errors.New("refused")}
