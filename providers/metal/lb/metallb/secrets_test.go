@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -165,6 +166,10 @@ func TestOtherFilesAreRead(t *testing.T) {
 func TestPasswordsAreFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := apiServer()
+		var away atomic.Bool
+		client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return away.Load(), nil, apierrors.NewServiceUnavailable("away")
+		})
 		if err := client.Tracker().Create(secrets, secretOf(DefaultNamespace, "bgp", basicAuth, "password", swordfish), DefaultNamespace); err != nil {
 			t.Fatal(err)
 		}
@@ -192,12 +197,9 @@ func TestPasswordsAreFollowed(t *testing.T) {
 			t.Fatal(err)
 		}
 		after(secretInterval, "another", 2)
-		away := true
-		client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return away, nil, apierrors.NewServiceUnavailable("away")
-		})
+		away.Store(true)
 		after(3*secretInterval, "another", 2)
-		away = false
+		away.Store(false)
 		after(secretInterval, "another", 2)
 		stop()
 		<-done
