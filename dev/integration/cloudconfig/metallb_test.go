@@ -89,16 +89,24 @@ func counts(t *testing.T, name string, assigned, available int64) {
 	})
 }
 
+// forMetalLB makes what managers need whose cloud config is made of MetalLB's resources: their rights, a router and a node. It returns the file that they
+// take the rest from.
+func forMetalLB(t *testing.T, node string) (r *router, file string) {
+	t.Helper()
+	must.NoError(t, cluster.Apply(t.Context(), []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: metallb-system}\n")))
+	must.NoError(t, cluster.Apply(t.Context(), deploy.MetalLBRBAC))
+	r, port := newRouter(t), joinPlain(t, node)
+	file = filepath.Join(t.TempDir(), "cloud.yaml")
+	must.NoError(t, os.WriteFile(file, fmt.Appendf(nil, "apiVersion: metal.mooring.dev/v1alpha1\nkind: MetalCloudConfig\n"+
+		"announcement: {health: {interval: 100ms, kubeProxyPort: %d}}\n", port), 0o600))
+	return r, file
+}
+
 // The resources of MetalLB are a cloud config that is followed. One that is wrong costs nothing that works, before and after a restart, and
 // each tells by events what has no equivalent and what is refused.
 func TestMetalLBResources(t *testing.T) {
-	must.NoError(t, cluster.Apply(t.Context(), []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: metallb-system}\n")))
-	must.NoError(t, cluster.Apply(t.Context(), deploy.MetalLBRBAC))
-	r, port := newRouter(t), joinPlain(t, "metallb-1")
+	r, file := forMetalLB(t, "metallb-1")
 	unchanged := untouched(t)
-	file := filepath.Join(t.TempDir(), "cloud.yaml")
-	must.NoError(t, os.WriteFile(file, fmt.Appendf(nil, "apiVersion: metal.mooring.dev/v1alpha1\nkind: MetalCloudConfig\n"+
-		"announcement: {health: {interval: 100ms, kubeProxyPort: %d}}\n", port), 0o600))
 	args := []string{"--metal-config-source=metallb", "--cloud-config=" + file}
 
 	// The manager waits for definitions and resources that are applied after it.
@@ -185,13 +193,8 @@ func announced(t *testing.T, service, status, text string) {
 
 // What announces may come after the start and go again, in any order: no process is restarted, and what stays goes on.
 func TestMetalLBAnnouncesLater(t *testing.T) {
-	must.NoError(t, cluster.Apply(t.Context(), []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: metallb-system}\n")))
-	must.NoError(t, cluster.Apply(t.Context(), deploy.MetalLBRBAC))
 	must.NoError(t, cluster.Apply(t.Context(), metallbDefinitions))
-	r, port := newRouter(t), joinPlain(t, "metallb-2")
-	file := filepath.Join(t.TempDir(), "cloud.yaml")
-	must.NoError(t, os.WriteFile(file, fmt.Appendf(nil, "apiVersion: metal.mooring.dev/v1alpha1\nkind: MetalCloudConfig\n"+
-		"announcement: {health: {interval: 100ms, kubeProxyPort: %d}}\n", port), 0o600))
+	r, file := forMetalLB(t, "metallb-2")
 	applied(t, poolOf("later", "198.18.30.0/28"))
 	cleared(t)
 	applied(t, poolOf("later", "198.18.30.0/28"))
@@ -252,15 +255,10 @@ func password(t *testing.T, in string, kind corev1.SecretType, key, value string
 // session, and none is shown.
 func TestMetalLBPasswordSecret(t *testing.T) {
 	const first, second, key = "swordfish-of-the-first-day", "swordfish-of-the-second-day", corev1.BasicAuthPasswordKey
-	must.NoError(t, cluster.Apply(t.Context(), []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: metallb-system}\n---\n"+
-		"apiVersion: v1\nkind: Namespace\nmetadata: {name: elsewhere}\n")))
-	must.NoError(t, cluster.Apply(t.Context(), deploy.MetalLBRBAC))
+	must.NoError(t, cluster.Apply(t.Context(), []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: elsewhere}\n")))
 	must.NoError(t, cluster.Apply(t.Context(), metallbDefinitions))
-	r, port := newRouter(t), joinPlain(t, "metallb-3")
+	r, file := forMetalLB(t, "metallb-3")
 	r.secured(first)
-	file := filepath.Join(t.TempDir(), "cloud.yaml")
-	must.NoError(t, os.WriteFile(file, fmt.Appendf(nil, "apiVersion: metal.mooring.dev/v1alpha1\nkind: MetalCloudConfig\n"+
-		"announcement: {health: {interval: 100ms, kubeProxyPort: %d}}\n", port), 0o600))
 	applied(t, poolOf("secured", "198.18.40.0/28"))
 	cleared(t)
 	applied(t, poolOf("secured", "198.18.40.0/28"))

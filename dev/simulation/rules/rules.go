@@ -339,18 +339,10 @@ func (j *judge) doubted(before time.Duration) (at time.Duration) {
 func (j *judge) contradicted(since, before time.Duration) bool {
 	return slices.ContainsFunc(j.mooring.Calls, func(call *double.Call) bool {
 		denies := kindOf(call.Method) == "InstanceExists" && call.Answer == double.No && since <= call.Ended && call.Ended <= before
-		return denies && j.readyAt(call.Object, call.Ended)
+		return denies && slices.ContainsFunc(spans(j.mooring.NodeChanges, call.Object, j.end, ready), func(s span) bool {
+			return s.from <= call.Ended && call.Ended < s.to
+		})
 	})
-}
-
-// readyAt reports whether a node was Ready at a time of Mooring's run.
-func (j *judge) readyAt(node string, at time.Duration) (is bool) {
-	for _, change := range j.mooring.NodeChanges {
-		if change.Object == node && change.At <= at {
-			is = change.After != nil && ready(change.After)
-		}
-	}
-	return is
 }
 
 // waits returns when something is due that the reference did at a time, if such calls of Mooring's hang or fail. A call that hangs keeps its place for a

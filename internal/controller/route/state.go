@@ -195,7 +195,7 @@ func (s *state) observe(d desired, p plan, busy []destination, now time.Time) {
 	for _, want := range p.unmet {
 		missing[want.key()] = true
 	}
-	before := s.shown
+	before, removed := s.shown, s.justRemoved(now)
 	s.shown, s.pending = map[key]shownRoute{}, false
 	for _, want := range slices.Concat(d.wants, d.presumed) {
 		known, found := before[want.key()]
@@ -205,7 +205,7 @@ func (s *state) observe(d desired, p plan, busy []destination, now time.Time) {
 		case slices.Contains(busy, want.destination):
 		case !missing[want.key()]:
 			s.learn(known, now)
-			known, found = shownRoute{removed: s.justRemoved(want.destination, now) && (known.removed || !found)}, true
+			known, found = shownRoute{removed: removed[want.destination] && (known.removed || !found)}, true
 		case known.denied.IsZero():
 			known.denied, found = now, found || want.shown
 		}
@@ -217,14 +217,15 @@ func (s *state) observe(d desired, p plan, busy []destination, now time.Time) {
 	}
 }
 
-// justRemoved reports whether lists may still show a route that this process has removed. The lock is held.
-func (s *state) justRemoved(d destination, now time.Time) bool {
+// justRemoved returns where lists may still show a route that this process has removed. The lock is held.
+func (s *state) justRemoved(now time.Time) map[destination]bool {
+	removed := map[destination]bool{}
 	for _, attempt := range s.attempts {
-		if attempt.removal && attempt.destination == d && attempt.justDone(now) {
-			return true
+		if attempt.removal && attempt.justDone(now) {
+			removed[attempt.destination] = true
 		}
 	}
-	return false
+	return removed
 }
 
 // learn learns how late lists are from a route of ours that one shows now. The lock is held.
