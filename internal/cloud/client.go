@@ -86,6 +86,7 @@ type client struct {
 	writesFrom   func() time.Time // nil: writes never wait for what others have begun
 	balancersEnd bool             // those about load balancers do not
 	queue        *queue
+	targets      targets
 	secrets      *secrets.Set
 	tracer       trace.Tracer
 	metrics      *metrics

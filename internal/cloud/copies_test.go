@@ -2,6 +2,9 @@ package cloud
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -154,6 +157,40 @@ func TestArgumentsAreNotShared(t *testing.T) {
 		if route.TargetNode != "a" || route.TargetNodeAddresses[0].Address != "192.0.2.1" {
 			t.Errorf("%s: the caller's route is %+v", name, route)
 		}
+	}
+}
+
+// TestTargetsAreCopiedOnce: calls with one list share the copies of what its nodes point to, and each gets nodes and a list of its own.
+// Another list of that length is another one.
+func TestTargetsAreCopiedOnce(t *testing.T) {
+	var copied targets
+	listOf := func(round int) []*v1.Node {
+		nodes := make([]*v1.Node, 1000)
+		for i := range nodes {
+			nodes[i] = nodeNamed(fmt.Sprint(round, "-", i))
+			nodes[i].Labels = map[string]string{"round": fmt.Sprint(round)}
+		}
+		return nodes
+	}
+	lists := [][]*v1.Node{listOf(0), listOf(1)}
+	for round, nodes := range slices.Concat(lists, lists) {
+		first := copied.copiesOf(nodes)
+		slices.Reverse(first)
+		first[0].Labels = map[string]string{"altered": "by the plugin"}
+		second := copied.copiesOf(nodes)
+		if round == 1 {
+			runtime.GC()
+		}
+		if want, got := nodes[999], second[999]; want == got || want.Name != got.Name || !maps.Equal(want.Labels, got.Labels) {
+			t.Fatalf("round %d: the second call got %s with %v, want a copy of %s", round, got.Name, got.Labels, want.Name)
+		}
+	}
+	nodes := listOf(0)
+	if allocated := testing.AllocsPerRun(100, func() { copied.copiesOf(nodes) }); allocated > 1000 {
+		t.Errorf("%v allocations for each call with 1,000 nodes, want fewer than one for each node", allocated)
+	}
+	if copied.copiesOf(nil) != nil {
+		t.Error("no list became one")
 	}
 }
 

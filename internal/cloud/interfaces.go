@@ -162,7 +162,7 @@ func (l *loadBalancer) EnsureLoadBalancer(ctx context.Context, clusterName strin
 ) {
 	return once(ctx, l.calls, l.calls.about("EnsureLoadBalancer", key(service)),
 		within(l.plugin, func(ctx context.Context, plugin cloudprovider.LoadBalancer) (*v1.LoadBalancerStatus, error) {
-			status, err := plugin.EnsureLoadBalancer(ctx, clusterName, service.DeepCopy(), copiesOf(nodes))
+			status, err := plugin.EnsureLoadBalancer(ctx, clusterName, service.DeepCopy(), l.calls.targets.copiesOf(nodes))
 			return status.DeepCopy(), err
 		}))
 }
@@ -170,7 +170,7 @@ func (l *loadBalancer) EnsureLoadBalancer(ctx context.Context, clusterName strin
 func (l *loadBalancer) UpdateLoadBalancer(ctx context.Context, clusterName string, service *v1.Service, nodes []*v1.Node) error {
 	return l.calls.change(ctx, l.calls.about("UpdateLoadBalancer", key(service)),
 		withinChange(l.plugin, func(ctx context.Context, plugin cloudprovider.LoadBalancer) error {
-			return plugin.UpdateLoadBalancer(ctx, clusterName, service.DeepCopy(), copiesOf(nodes))
+			return plugin.UpdateLoadBalancer(ctx, clusterName, service.DeepCopy(), l.calls.targets.copiesOf(nodes))
 		}))
 }
 
