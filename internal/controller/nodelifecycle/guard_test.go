@@ -327,6 +327,27 @@ func TestAnswersThatWereNotSoughtDoNotCount(t *testing.T) {
 	}
 }
 
+// A node that waits without a provider ID has a machine when its kubelet reports, whatever the cloud said of its name before.
+func TestADenialEndsWhenNobodyIsAskedAnyMore(t *testing.T) {
+	waits := func(options ...edit) []facts {
+		return []facts{mine(node("x", corev1.ConditionUnknown, append(options, uninitialized, annotated("true"))...))}
+	}
+	silent := waits()
+	_, guard := rounds(2, silent, testSettings(), gone("x"))
+	for name, test := range map[string]struct {
+		nodes []facts
+		want  []string
+	}{
+		"still silent": {silent, []string{"delete x: acknowledged"}},
+		"it reports":   {waits(reportedAgo(time.Minute), func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }), nil},
+	} {
+		planned, _ := decide(test.nodes, nil, guard, testSettings(), today.Add(time.Minute))
+		if diff := cmp.Diff(test.want, show(planned)); diff != "" {
+			t.Errorf("%s: actions (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 func TestAnAnswerAsOldAsTheWindowSaysNothing(t *testing.T) {
 	settings, node := testSettings(), mine(node("x0", corev1.ConditionUnknown))
 	for age, want := range map[time.Duration]int{settings.Window: 0, settings.Window - time.Second: 1} {

@@ -241,8 +241,8 @@ type poll struct {
 	shows  shown
 	exists bool
 	state  provider.InstanceState
-	// since is when the node, or what the cloud says of it, last changed, and next when it is asked for again.
-	since, next time.Time
+	// since is when the node, or what the cloud says of it, last changed, asked when it was last asked for, and next when it is again.
+	since, asked, next time.Time
 }
 
 // shown is what a node shows of its kubelet, and of what others want with it.
@@ -262,10 +262,14 @@ func shownBy(node *corev1.Node) shown {
 	return is
 }
 
-// due reports whether a node is to be asked for.
+// due reports whether a node is to be asked for. Of one that has the shutdown taint, nothing is left to learn but that its instance is gone.
 func (p polls) due(node *corev1.Node, now time.Time) bool {
 	known := p[node.UID]
-	return known == nil || known.shows != shownBy(node) || !now.Before(known.next)
+	if known == nil || known.shows != shownBy(node) {
+		return true
+	}
+	rests := known.state == provider.InstanceStopped && slices.ContainsFunc(node.Spec.Taints, isShutdownTaint) && now.Sub(known.asked) < maxBackoff
+	return !rests && !now.Before(known.next)
 }
 
 // note takes notice of an answer. A node for which there is none is asked for in every pass.
@@ -284,7 +288,7 @@ func (p polls) note(answer instances.Answer, now time.Time) {
 	if said.State == provider.InstanceStopped {
 		longest = kit.LongestRetry // when it runs again, its kubelet says so
 	}
-	known.next = now.Add(min(longest, now.Sub(known.since)/pauseShare))
+	known.asked, known.next = now, now.Add(min(longest, now.Sub(known.since)/pauseShare))
 }
 
 // await has nodes whose instances are denied asked for when the plan needs another observation of them.

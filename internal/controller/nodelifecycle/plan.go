@@ -148,7 +148,7 @@ func decide(nodes []facts, said answers, before guard, settings Settings, now ti
 	var limited []facts
 	for _, node := range nodes {
 		want, row := desire(node, said), next.denials[node.uid]
-		if want.existence == present || !node.denied(row, now) {
+		if want.existence == present || !node.denied(row, settings, now) {
 			planned.keep(node, want)
 			continue
 		}
@@ -237,9 +237,9 @@ func (g *guard) affirm(nodes []facts, said answers, credible bool) {
 	}
 }
 
-// denied reports whether the cloud denies a node's instance, by an answer that still counts.
-func (f facts) denied(row denial, now time.Time) bool {
-	return f.owner != foreign && !f.excluded && row.observed > 0 && now.Sub(row.last) < answerAge
+// denied reports whether the cloud denies the instance of a node that it is asked about, by an answer that still counts.
+func (f facts) denied(row denial, settings Settings, now time.Time) bool {
+	return f.due(settings, now) && row.observed > 0 && now.Sub(row.last) < answerAge
 }
 
 // keep plans the right taint of a node whose instance exists, and removes its condition. It plans nothing for an instance of unknown

@@ -28,6 +28,11 @@ func TestANodeThatStaysOffCostsLittle(t *testing.T) {
 				if took := s.takes("off"); took > DefaultPeriod+time.Duration(test.pages)*callTime {
 					t.Errorf("the node is tainted after %s", took)
 				}
+				first := s.cloud.count("off")
+				time.Sleep(maxBackoff - DefaultPeriod)
+				if calls := s.cloud.count("off") - first; calls > 0 {
+					t.Errorf("%d further calls in the half minute after its taint", calls)
+				}
 				time.Sleep(time.Hour)
 				for what, most := range test.most {
 					if calls := s.cloud.count(what); calls > most || most > 0 && calls < most/5 {
