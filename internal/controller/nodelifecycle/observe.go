@@ -154,6 +154,7 @@ func (o *observer) hear(ctx context.Context, seen *observation, bearing []*corev
 
 // dueNow returns those of the nodes whose turn it is. A listing answers for all of them.
 func (o *observer) dueNow(due []*corev1.Node, now time.Time) []*corev1.Node {
+	o.polls.rest(due)
 	resting := func(node *corev1.Node) bool { return !o.polls.due(node, now) }
 	if o.inventory.Lists() && slices.ContainsFunc(due, func(node *corev1.Node) bool { return !resting(node) }) {
 		return due
@@ -231,6 +232,9 @@ func answerOf(said instances.Observation) answer {
 // pauseShare is the share of the time for which a node has been as it is that passes before the cloud is asked for it again.
 const pauseShare = 4
 
+// pauseEach is the time for each machine that is off between two questions about one of them: 20 questions a second.
+const pauseEach = 50 * time.Millisecond
+
 // polls says when nodes are asked for: the less often, the longer nothing has changed, and a node whose instance is denied when that
 // decides about it.
 type polls map[types.UID]*poll
@@ -262,14 +266,25 @@ func shownBy(node *corev1.Node) shown {
 	return is
 }
 
-// due reports whether a node is to be asked for. Of one that has the shutdown taint, nothing is left to learn but that its instance is gone.
+// due reports whether a node is to be asked for.
 func (p polls) due(node *corev1.Node, now time.Time) bool {
 	known := p[node.UID]
-	if known == nil || known.shows != shownBy(node) {
-		return true
+	return known == nil || known.shows != shownBy(node) || !now.Before(known.next)
+}
+
+// rest has those of the nodes rest that have the shutdown taint, the longer, the more they are: of these, nothing is left to learn but that an
+// instance is gone.
+func (p polls) rest(nodes []*corev1.Node) {
+	var off []*poll
+	for _, node := range nodes {
+		if known := p[node.UID]; known != nil && known.state == provider.InstanceStopped && slices.ContainsFunc(node.Spec.Taints, isShutdownTaint) {
+			off = append(off, known)
+		}
 	}
-	rests := known.state == provider.InstanceStopped && slices.ContainsFunc(node.Spec.Taints, isShutdownTaint) && now.Sub(known.asked) < maxBackoff
-	return !rests && !now.Before(known.next)
+	pause := min(maxBackoff, time.Duration(len(off))*pauseEach)
+	for _, known := range off {
+		known.next = kit.Later(known.next, known.asked.Add(pause))
+	}
 }
 
 // note takes notice of an answer. A node for which there is none is asked for in every pass.

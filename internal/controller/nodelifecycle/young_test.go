@@ -76,7 +76,7 @@ func TestAlternatingPowerStatesTaintOnce(t *testing.T) {
 		s.turn(corev1.ConditionUnknown, "alternates")
 		s.takes("alternates")
 		tainted := s.cluster.get("alternates")
-		for range 60 {
+		for range 20 {
 			time.Sleep(30 * time.Second)
 			s.turn(corev1.ConditionFalse, "alternates") // which has it asked for at once
 			s.turn(corev1.ConditionUnknown, "alternates")
