@@ -29,6 +29,8 @@ type row struct {
 	name, title string
 	// unit is what follows a figure. Seconds is the one with decimals.
 	unit string
+	// only is the system that has figures of it; empty: all have.
+	only rack.System
 }
 
 const seconds = "s"
@@ -39,6 +41,7 @@ const (
 	idleCPU      = "idle-cpu"
 	idleWrites   = "idle-writes"
 	death        = "death"
+	fastDeath    = "death-fast-probes"
 	back         = "return"
 	afterCrash   = "new-service-after-crash"
 	killAll      = "kill-all"
@@ -51,23 +54,27 @@ const (
 	trailingNote = "The minute after that"
 )
 
+// of reports whether a system has figures of the row.
+func (r row) of(system rack.System) bool { return r.only == "" || r.only == system }
+
 // rows are those of the page.
 func (r *Report) rows() []row {
 	many := strconv.Itoa(r.Services) + " Services"
 	return []row{
-		{newService, "A new Service: route in the router's kernel", seconds},
-		{afterCrash, "A new Service right after the leader's container was killed", seconds},
-		{killAll, "All programs killed at once, and started again after 1 s: no route to an address for", seconds},
-		{death, "A node's network dies: its next hops are gone", seconds},
-		{back, "The network is back: its next hops are there", seconds},
-		{manyAll, many + ", first creation until all routes are there", seconds},
-		{manyLag, "The same, after the last creation", seconds},
-		{manyCPU, "Processor time of the programs meanwhile", seconds},
-		{manyWrites, "Writes to the API server meanwhile", ""},
-		{trailing, trailingNote + ": writes", ""},
-		{trailingCPU, trailingNote + ": processor time", seconds},
-		{idleWrites, "A minute of idle: writes, those of the lease included", ""},
-		{idleCPU, "A minute of idle: processor time", seconds},
+		{name: newService, title: "A new Service: route in the router's kernel", unit: seconds},
+		{name: afterCrash, title: "A new Service right after the leader's container was killed", unit: seconds},
+		{name: killAll, title: "All programs killed at once, and started again after 1 s: no route to an address for", unit: seconds},
+		{name: death, title: "A node's network dies: its next hops are gone", unit: seconds},
+		{name: fastDeath, title: "The same, with probes each 150 ms (`announcement.health`)", unit: seconds, only: rack.Mooring},
+		{name: back, title: "The network is back: its next hops are there", unit: seconds},
+		{name: manyAll, title: many + ", first creation until all routes are there", unit: seconds},
+		{name: manyLag, title: "The same, after the last creation", unit: seconds},
+		{name: manyCPU, title: "Processor time of the programs meanwhile", unit: seconds},
+		{name: manyWrites, title: "Writes to the API server meanwhile", unit: ""},
+		{name: trailing, title: trailingNote + ": writes", unit: ""},
+		{name: trailingCPU, title: trailingNote + ": processor time", unit: seconds},
+		{name: idleWrites, title: "A minute of idle: writes, those of the lease included", unit: ""},
+		{name: idleCPU, title: "A minute of idle: processor time", unit: seconds},
 	}
 }
 
@@ -87,7 +94,7 @@ func (r *Report) Repetitions() int {
 	least := -1
 	for _, row := range r.rows() {
 		for _, system := range rack.Systems() {
-			if n := len(r.Figures[row.name][system]); least < 0 || n < least {
+			if n := len(r.Figures[row.name][system]); row.of(system) && (least < 0 || n < least) {
 				least = n
 			}
 		}
@@ -95,7 +102,7 @@ func (r *Report) Repetitions() int {
 	return least
 }
 
-// complete reports whether every row has a figure of each system.
+// complete reports whether every row has a figure of each system that is to have one.
 func (r *Report) complete() bool { return r.Repetitions() > 0 }
 
 // median returns the middle one, or of an even number the mean of the two in the middle.

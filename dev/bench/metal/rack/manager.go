@@ -72,14 +72,18 @@ func (r *Run) installMooring(ctx context.Context) ([]*member, error) {
 		return nil, err
 	}
 	config := filepath.Join(r.dir, "cloud.yaml")
+	health := "{}"
+	if r.probes > 0 {
+		health = fmt.Sprintf("{interval: %s, timeout: %[1]s}", r.probes)
+	}
 	text := fmt.Sprintf(`apiVersion: metal.mooring.dev/v1alpha1
 kind: MetalCloudConfig
 pools: [{name: public, addresses: [%s]}]
-announcement: {podRoutes: false}
+announcement: {podRoutes: false, health: %s}
 bgp:
   asn: %d
-  peers: [{name: router, address: %s, asn: %[2]d, holdTime: 9s}]
-`, pool, asn, routerAddr.Addr())
+  peers: [{name: router, address: %s, asn: %[3]d, holdTime: 9s}]
+`, pool, health, asn, routerAddr.Addr())
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, err
 	}

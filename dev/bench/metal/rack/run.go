@@ -33,6 +33,7 @@ type Run struct {
 	System System
 
 	rack    *Rack
+	probes  time.Duration
 	dir     string
 	cluster *harness.Cluster
 	// members are the containers of the system. The first leads.
@@ -41,9 +42,10 @@ type Run struct {
 	services int
 }
 
-// Start starts a control plane with a node for each machine, and a system. It returns when a first Service has its routes.
-func (r *Rack) Start(ctx context.Context, system System) (*Run, error) {
-	run := &Run{System: system, rack: r}
+// Start starts a control plane with a node for each machine, and a system. Mooring probes nodes that often; zero: as by default. Start returns when a
+// first Service has its routes.
+func (r *Rack) Start(ctx context.Context, system System, probes time.Duration) (*Run, error) {
+	run := &Run{System: system, rack: r, probes: probes}
 	if err := run.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", system, err), run.Close(context.WithoutCancel(ctx)))
 	}
