@@ -15,19 +15,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// terminationGrace is how long a standby waits after it has seen that the holder's container has terminated. What the process had handed to its
-// kernel has left by then, on a network that loses nothing.
-const terminationGrace = time.Second
-
 // follower watches the Pod of the holder of a lease, until it shows that the holder's container has terminated.
 type follower struct {
 	of     holderPod
 	lease  string
 	logger klog.Logger
-	// died is closed when finished is set and grace is over.
+	// died is closed when the Pod shows that the container has terminated, and finished is when it has.
 	died     chan struct{}
 	finished time.Time
-	grace    *time.Timer // nil until the Pod shows it
 	// unwatchable is why the Pod could not be watched.
 	unwatchable string
 
@@ -62,9 +57,6 @@ func (l *Lock) unfollow() {
 	if f := l.following; f != nil {
 		f.cancel()
 		<-f.ended
-		if f.grace != nil {
-			f.grace.Stop()
-		}
 	}
 	l.following = nil
 }
@@ -120,7 +112,7 @@ func (f *follower) watch(ctx context.Context, client kubernetes.Interface) {
 // see takes in a state of the Pod.
 func (f *follower) see(object any) {
 	pod, ok := object.(*corev1.Pod)
-	if !ok || f.grace != nil {
+	if !ok || !f.finished.IsZero() {
 		return
 	}
 	logger := f.logger.WithValues("pod", pod.Namespace+"/"+pod.Name, "resourceVersion", pod.ResourceVersion)
@@ -131,7 +123,7 @@ func (f *follower) see(object any) {
 	}
 	logger.V(4).Info("The container of the lease's holder has terminated", "lease", f.lease, "finishedAt", finished)
 	f.finished = finished
-	f.grace = time.AfterFunc(terminationGrace, func() { close(f.died) })
+	close(f.died)
 }
 
 // sayUnwatchable logs that a takeover has to wait for the lease to expire, once per reason.

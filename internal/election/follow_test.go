@@ -100,14 +100,14 @@ func TestLeaseIsFreeWhenItsHolderHasTerminated(t *testing.T) {
 		prepare            func(*tenure)
 		want               time.Duration
 	}{
-		"terminated":                       {"them", theirPod, longAgo, crashed(), nil, reported + terminationGrace},
+		"terminated":                       {"them", theirPod, longAgo, crashed(), nil, reported},
 		"running":                          {"them", theirPod, longAgo, running(), nil, expiredAfter},
 		"renewed after its end":            {"them", theirPod, ended.Add(5 * time.Second), crashed(), nil, expiredAfter},
 		"the annotation is of another":     {"another", theirPod, longAgo, crashed(), nil, expiredAfter},
 		"no annotation":                    {"them", "", longAgo, crashed(), nil, expiredAfter},
 		"Pods are not looked at":           {"them", theirPod, longAgo, crashed(), func(t *tenure) { t.pods = nil }, expiredAfter},
 		"the Pod may not be watched":       {"them", theirPod, longAgo, crashed(), func(t *tenure) { t.refuse("pods") }, expiredAfter},
-		"the lease may not be watched":     {"them", theirPod, longAgo, crashed(), func(t *tenure) { t.refuse("leases") }, reported + terminationGrace},
+		"the lease may not be watched":     {"them", theirPod, longAgo, crashed(), func(t *tenure) { t.refuse("leases") }, reported},
 		"the Pod is gone":                  {"them", theirPod, longAgo, nil, nil, expiredAfter},
 		"the Pod is gone when it is asked": {"them", theirPod, longAgo, nil, func(t *tenure) { t.remove() }, expiredAfter},
 	} {
@@ -163,7 +163,7 @@ func TestTheLastStateOfAPodThatIsDeletedCounts(t *testing.T) {
 			tenure.report(crashed())
 			tenure.remove()
 		})
-		if after := tenure.freeAfter(t); after != time.Second+terminationGrace {
+		if after := tenure.freeAfter(t); after != time.Second {
 			t.Errorf("the lease is free after %s", after)
 		}
 	})
@@ -177,7 +177,7 @@ func TestTheNextHoldersPodIsFollowed(t *testing.T) {
 		tenure.report(running())
 		time.AfterFunc(time.Second, func() { tenure.holdBy("them", theirPod, ended.Add(-time.Second)) })
 		time.AfterFunc(2*time.Second, func() { tenure.report(crashed()) })
-		if after := tenure.freeAfter(t); after != 2*time.Second+terminationGrace {
+		if after := tenure.freeAfter(t); after != 2*time.Second {
 			t.Errorf("the lease is free after %s", after)
 		}
 	})
