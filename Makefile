@@ -111,7 +111,7 @@ bench-scale: preflight ## Measure Mooring with 1,000 to 15,000 nodes, and how ea
 
 # One after the other: each has both processors to itself.
 .PHONY: bench-metal
-bench-metal: preflight ## Measure Mooring beside MetalLB (50 minutes), BGP with 10,000 load balancers and its rolling upgrade (root)
+bench-metal: preflight ## Measure Mooring beside MetalLB (55 minutes), BGP with 10,000 load balancers and its rolling upgrade (root)
 	@cd dev/bench && $(RUN) github.com/mooring-ccm/mooring/dev/cmd/gobuild -o $(BIN) ./cmd/bench-metal && $(BIN)/bench-metal $(ARGS)
 	@$(if $(ARGS),,for test in TestScale TestReplacedWhenReady; do \
 		MOORING_BGP_SCALE=10000 CGO_ENABLED=0 $(GO) test -trimpath -vet=off -count=1 -v -timeout 20m -run "^$$test\$$" ./providers/metal/lb/bgp || exit 1; done)

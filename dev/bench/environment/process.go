@@ -50,6 +50,12 @@ func memoryOf(pid int) (memory, error) {
 	return parseStatus(content)
 }
 
+// Resident returns how much memory a process has resident, in bytes.
+func Resident(pid int) (int64, error) {
+	now, err := memoryOf(pid)
+	return now.resident, err
+}
+
 func parseStatus(content []byte) (memory, error) {
 	peak, err := kilobytes(content, "VmHWM:")
 	if err != nil {

@@ -42,6 +42,7 @@ const (
 	idleWrites   = "idle-writes"
 	death        = "death"
 	fastDeath    = "death-fast-probes"
+	failover     = "layer-2-death"
 	back         = "return"
 	afterCrash   = "new-service-after-crash"
 	killAll      = "kill-all"
@@ -49,6 +50,7 @@ const (
 	manyLag      = "many-services-lag"
 	manyCPU      = "many-services-cpu"
 	manyWrites   = "many-services-writes"
+	manyMemory   = "many-services-memory"
 	trailingCPU  = "trailing-cpu"
 	trailing     = "trailing-writes"
 	trailingNote = "The minute after that"
@@ -67,10 +69,12 @@ func (r *Report) rows() []row {
 		{name: death, title: "A node's network dies: its next hops are gone", unit: seconds},
 		{name: fastDeath, title: "The same, with probes each 150 ms (`announcement.health`)", unit: seconds, only: rack.Mooring},
 		{name: back, title: "The network is back: its next hops are there", unit: seconds},
+		{name: failover, title: "Layer 2: the network of the machine dies that answers; the router knows another", unit: seconds},
 		{name: manyAll, title: many + ", first creation until all routes are there", unit: seconds},
 		{name: manyLag, title: "The same, after the last creation", unit: seconds},
 		{name: manyCPU, title: "Processor time of the programs meanwhile", unit: seconds},
 		{name: manyWrites, title: "Writes to the API server meanwhile", unit: ""},
+		{name: manyMemory, title: "Memory of the programs then", unit: "MiB"},
 		{name: trailing, title: trailingNote + ": writes", unit: ""},
 		{name: trailingCPU, title: trailingNote + ": processor time", unit: seconds},
 		{name: idleWrites, title: "A minute of idle: writes, those of the lease included", unit: ""},

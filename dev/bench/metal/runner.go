@@ -50,11 +50,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	for repetition := range r.Size.Repetitions {
 		for _, system := range rack.Systems() {
 			r.Progress(fmt.Sprintf("%s, %d of %d", system, repetition+1, r.Size.Repetitions))
-			err := r.measure(ctx, system)
-			if err == nil && system == rack.Mooring {
-				err = r.measureFastProbes(ctx)
-			}
-			if err != nil {
+			if err := r.measure(ctx, system); err != nil {
 				return fmt.Errorf("measure %s: %w", system, err)
 			}
 			if err := r.Save(); err != nil {
@@ -71,33 +67,44 @@ type scenario struct {
 	run  func(context.Context, *rack.Run) error
 }
 
-// measure takes a system through all scenarios.
-func (r *Runner) measure(ctx context.Context, system rack.System) error {
-	return r.on(ctx, system, 0, scenario{newService, r.newService}, scenario{idleCPU, r.idle}, scenario{death, r.death},
-		scenario{afterCrash, r.afterCrash}, scenario{killAll, r.killAll}, scenario{manyAll, r.many})
-}
-
-// fastProbes are as fast as MetalLB's BFD by its defaults, which takes a session down after three times 300 ms.
+// fastProbes are faster than MetalLB's BFD by its defaults, which takes a session down after three times 300 ms.
 const fastProbes = 150 * time.Millisecond
 
-// measureFastProbes has a machine die where Mooring asks more often than by default.
-func (r *Runner) measureFastProbes(ctx context.Context) error {
-	return r.on(ctx, rack.Mooring, fastProbes, scenario{fastDeath, func(ctx context.Context, run *rack.Run) error {
-		took, err := run.Death(ctx)
-		if err != nil {
-			return err
-		}
-		r.Report.add(fastDeath, run.System, took.Seconds())
-		_, err = run.Return(ctx) // the machine is in the rack of the next system too
-		return err
-	}})
+// measure takes a system through all scenarios.
+func (r *Runner) measure(ctx context.Context, system rack.System) error {
+	err := r.on(ctx, system, rack.Setup{}, scenario{newService, r.newService}, scenario{idleCPU, r.idle}, scenario{death, r.death},
+		scenario{afterCrash, r.afterCrash}, scenario{killAll, r.killAll}, scenario{manyAll, r.many})
+	if err == nil && system == rack.Mooring {
+		err = r.on(ctx, system, rack.Setup{Probes: fastProbes}, scenario{fastDeath, r.fastDeath})
+	}
+	if err == nil {
+		err = r.on(ctx, system, rack.Setup{Layer2: true}, scenario{failover, r.failover})
+	}
+	return err
 }
 
-// on takes a system through scenarios, on a control plane of its own. Mooring probes nodes that often; zero: as by default.
-func (r *Runner) on(ctx context.Context, system rack.System, probes time.Duration, scenarios ...scenario) error {
+// fastDeath has a machine die where Mooring asks more often than by default.
+func (r *Runner) fastDeath(ctx context.Context, run *rack.Run) error {
+	took, err := run.Death(ctx)
+	if err != nil {
+		return err
+	}
+	r.Report.add(fastDeath, run.System, took.Seconds())
+	_, err = run.Return(ctx) // the machine is in the rack of the next system too
+	return err
+}
+
+func (r *Runner) failover(ctx context.Context, run *rack.Run) error {
+	took, err := run.Failover(ctx)
+	r.Report.add(failover, run.System, took.Seconds())
+	return err
+}
+
+// on takes a system through scenarios, on a control plane of its own.
+func (r *Runner) on(ctx context.Context, system rack.System, setup rack.Setup, scenarios ...scenario) error {
 	starting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	run, err := r.Rack.Start(starting, system, probes)
+	run, err := r.Rack.Start(starting, system, setup)
 	if err != nil {
 		return err
 	}
@@ -187,6 +194,11 @@ func (r *Runner) many(ctx context.Context, run *rack.Run) error {
 	}
 	r.Report.add(manyCPU, run.System, use.CPUSeconds)
 	r.Report.add(manyWrites, run.System, float64(use.Writes))
+	memory, err := run.Memory()
+	if err != nil {
+		return err
+	}
+	r.Report.add(manyMemory, run.System, memory)
 	use, err = run.Measure(ctx, func() error { return run.Pause(ctx, r.Size.Minute) })
 	r.Report.add(trailingCPU, run.System, use.CPUSeconds)
 	r.Report.add(trailing, run.System, float64(use.Writes))

@@ -3,8 +3,8 @@ package rack
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -73,17 +73,19 @@ func (r *Run) installMooring(ctx context.Context) ([]*member, error) {
 	}
 	config := filepath.Join(r.dir, "cloud.yaml")
 	health := "{}"
-	if r.probes > 0 {
-		health = fmt.Sprintf("{interval: %s, timeout: %[1]s}", r.probes)
+	if r.setup.Probes > 0 {
+		health = fmt.Sprintf("{interval: %s, timeout: %[1]s}", r.setup.Probes)
+	}
+	from, announced := pool, fmt.Sprintf("bgp:\n  asn: %d\n  peers: [{name: router, address: %s, asn: %[1]d, holdTime: 9s}]", asn, routerAddr.Addr())
+	if r.setup.Layer2 {
+		from, announced = onSegment, "l2: {}"
 	}
 	text := fmt.Sprintf(`apiVersion: metal.mooring.dev/v1alpha1
 kind: MetalCloudConfig
 pools: [{name: public, addresses: [%s]}]
 announcement: {podRoutes: false, health: %s}
-bgp:
-  asn: %d
-  peers: [{name: router, address: %s, asn: %[3]d, holdTime: 9s}]
-`, pool, health, asn, routerAddr.Addr())
+%s
+`, from, health, announced)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
@@ -130,31 +132,67 @@ func (r *Run) installMetalLB(ctx context.Context) ([]*member, error) {
 			return nil, err
 		}
 	}
-	resources := fmt.Sprintf(`apiVersion: metallb.io/v1beta1
-kind: IPAddressPool
-metadata: {name: public, namespace: %[1]s}
-spec: {addresses: [%[2]s]}
----
-apiVersion: metallb.io/v1beta2
+	from, announced := pool, fmt.Sprintf(`apiVersion: metallb.io/v1beta2
 kind: BGPPeer
 metadata: {name: router, namespace: %[1]s}
-spec: {myASN: %[3]d, peerASN: %[3]d, peerAddress: %[4]s, holdTime: 9s}
+spec: {myASN: %[2]d, peerASN: %[2]d, peerAddress: %[3]s, holdTime: 9s}
 ---
 apiVersion: metallb.io/v1beta1
 kind: BGPAdvertisement
 metadata: {name: public, namespace: %[1]s}
-`, metalLBNamespace, pool, asn, routerAddr.Addr())
+`, metalLBNamespace, asn, routerAddr.Addr())
+	if r.setup.Layer2 {
+		from, announced = onSegment, fmt.Sprintf(`apiVersion: metallb.io/v1beta1
+kind: L2Advertisement
+metadata: {name: public, namespace: %s}
+`, metalLBNamespace)
+	}
+	resources := fmt.Sprintf(`apiVersion: metallb.io/v1beta1
+kind: IPAddressPool
+metadata: {name: public, namespace: %s}
+spec: {addresses: [%s]}
+---
+%s`, metalLBNamespace, from, announced)
 	established := func(ctx context.Context) error { return r.cluster.Apply(ctx, []byte(resources)) }
 	if err := program.Await(ctx, "the API server serves MetalLB's resources", nil, established); err != nil {
 		return nil, err
 	}
 	controller, err := r.metalLBMember(ctx, "controller", "controller", r.rack.hosts[0], r.rack.options.Programs.Controller, "--webhook-mode=disabled")
+	if err != nil {
+		return nil, err
+	}
 	members := []*member{controller}
 	for _, m := range r.rack.machines {
-		speaker, speakerErr := r.metalLBMember(ctx, "speaker-"+m.name, "speaker", m.host, r.rack.options.Programs.Speaker, "--node-name="+m.name)
-		members, err = append(members, speaker), errors.Join(err, speakerErr)
+		speaker, err := r.metalLBMember(ctx, "speaker-"+m.name, "speaker", m.host, r.rack.options.Programs.Speaker, "--node-name="+m.name)
+		if err != nil {
+			return nil, err
+		}
+		if err := r.joinMembers(ctx, "speaker-"+m.name, m.addr); err != nil {
+			return nil, err
+		}
+		speaker.options.Env = append(speaker.options.Env, "METALLB_ML_BIND_ADDR="+m.addr.String(), "METALLB_ML_LABELS="+speakers)
+		members = append(members, speaker)
 	}
-	return members, err
+	return members, nil
+}
+
+// speakers is the label by which MetalLB's speakers find each other, as in its manifest.
+const speakers = "component=speaker"
+
+// joinMembers gives the Pod of a speaker the address at which the others look whether it lives.
+func (r *Run) joinMembers(ctx context.Context, name string, addr netip.Addr) error {
+	pods := r.cluster.Client.CoreV1().Pods(metalLBNamespace)
+	pod, err := pods.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	pod.Labels = map[string]string{"component": "speaker"}
+	if pod, err = pods.Update(ctx, pod, metav1.UpdateOptions{}); err != nil {
+		return err
+	}
+	pod.Status.PodIP, pod.Status.PodIPs = addr.String(), []corev1.PodIP{{IP: addr.String()}}
+	_, err = pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+	return err
 }
 
 // metalLBMember is a program of MetalLB, with the flags of its manifest where they matter without a kubelet.

@@ -55,6 +55,7 @@ type Options struct {
 type Rack struct {
 	options  Options
 	segment  *netlab.Segment
+	router   *netlab.Host
 	kernel   *netlink.Handle // of the router
 	hosts    []*netlab.Host  // of the control plane
 	machines []*machine
@@ -67,6 +68,7 @@ type machine struct {
 	name string
 	addr netip.Addr
 	host *netlab.Host
+	mac  string
 	// proxy answers in the place of kube-proxy.
 	proxy net.Listener
 }
@@ -88,6 +90,7 @@ func (r *Rack) open(ctx context.Context) (err error) {
 	if router.Host, err = r.segment.NewHost(ctx, "router", []netip.Prefix{routerAddr}); err != nil {
 		return err
 	}
+	r.router = router.Host
 	for i := range replicas {
 		addr := netip.AddrFrom4([4]byte{10, 78, 0, byte(11 + i)})
 		host, err := r.segment.NewHost(ctx, fmt.Sprintf("control%d", i+1), []netip.Prefix{netip.PrefixFrom(addr, controlPlane.Bits())}, routerAddr.Addr())
@@ -100,6 +103,9 @@ func (r *Rack) open(ctx context.Context) (err error) {
 	for i := range machines {
 		m := &machine{name: fmt.Sprintf("n%d", i+1), addr: netip.AddrFrom4([4]byte{10, 78, 1, byte(i + 1)})}
 		if m.host, err = r.segment.NewHost(ctx, m.name, []netip.Prefix{netip.PrefixFrom(m.addr, controlPlane.Bits())}, routerAddr.Addr()); err != nil {
+			return err
+		}
+		if err := m.readMAC(); err != nil {
 			return err
 		}
 		if err := m.serve(ctx); err != nil {

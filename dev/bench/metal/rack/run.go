@@ -33,7 +33,7 @@ type Run struct {
 	System System
 
 	rack    *Rack
-	probes  time.Duration
+	setup   Setup
 	dir     string
 	cluster *harness.Cluster
 	// members are the containers of the system. The first leads.
@@ -42,10 +42,17 @@ type Run struct {
 	services int
 }
 
-// Start starts a control plane with a node for each machine, and a system. Mooring probes nodes that often; zero: as by default. Start returns when a
-// first Service has its routes.
-func (r *Rack) Start(ctx context.Context, system System, probes time.Duration) (*Run, error) {
-	run := &Run{System: system, rack: r, probes: probes}
+// Setup is what a system does that it does not by default.
+type Setup struct {
+	// Probes is how often Mooring probes nodes. Zero: as by default.
+	Probes time.Duration
+	// Layer2 has the system answer for addresses on the segment, and announce nothing to the router.
+	Layer2 bool
+}
+
+// Start starts a control plane with a node for each machine, and a system. It returns when a first Service has its routes, or is answered for.
+func (r *Rack) Start(ctx context.Context, system System, setup Setup) (*Run, error) {
+	run := &Run{System: system, rack: r, setup: setup}
 	if err := run.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", system, err), run.Close(context.WithoutCancel(ctx)))
 	}
@@ -82,7 +89,12 @@ func (r *Run) start(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if _, _, err := r.Create(ctx, 1); err != nil {
+	if r.setup.Layer2 {
+		err = r.create(ctx, serviceName(0))
+	} else {
+		_, _, err = r.Create(ctx, 1)
+	}
+	if err != nil {
 		return err
 	}
 	return r.Settle(ctx, 0)
@@ -115,7 +127,7 @@ func (r *Run) Create(ctx context.Context, count int) (all, lag time.Duration, er
 		workers, ctx := errgroup.WithContext(creating)
 		workers.SetLimit(creators)
 		for i := r.services; i < last; i++ {
-			workers.Go(func() error { return r.create(ctx, fmt.Sprintf("service-%d", i)) })
+			workers.Go(func() error { return r.create(ctx, serviceName(i)) })
 		}
 		err := workers.Wait()
 		created <- time.Now()
@@ -134,6 +146,8 @@ func (r *Run) Create(ctx context.Context, count int) (all, lag time.Duration, er
 	r.services = last
 	return complete.Sub(began), complete.Sub(<-created), nil
 }
+
+func serviceName(number int) string { return fmt.Sprintf("service-%d", number) }
 
 // create creates a Service, and the endpoints that kube-controller-manager would write.
 func (r *Run) create(ctx context.Context, name string) error {
@@ -181,8 +195,15 @@ func (r *Run) complete(table Table) bool {
 	return len(table) >= r.services
 }
 
-// Settle waits until every machine is a next hop of every Service, and has been for a while.
+// Settle waits until every machine is a next hop of every Service, and has been for a while. On layer 2 it waits until the first one is answered for.
 func (r *Run) Settle(ctx context.Context, quiet time.Duration) error {
+	if r.setup.Layer2 {
+		addr, err := r.address(ctx)
+		if err == nil {
+			_, err = r.answering(ctx, addr, nil)
+		}
+		return errors.Join(err, r.Pause(ctx, quiet))
+	}
 	var since time.Time
 	err := r.rack.follow(ctx, r.programs(), func(table Table, at time.Time) bool {
 		switch {
@@ -336,6 +357,18 @@ func (r *Run) Measure(ctx context.Context, something func() error) (Use, error) 
 		}
 	}
 	return use, nil
+}
+
+// Memory returns what all programs that run have resident, in MiB.
+func (r *Run) Memory() (mib float64, err error) {
+	for _, p := range r.programs() {
+		resident, err := environment.Resident(p.PID())
+		if err != nil {
+			return 0, fmt.Errorf("read the memory of %s: %w", r.System, err)
+		}
+		mib += float64(resident) / (1 << 20)
+	}
+	return mib, nil
 }
 
 // cpu returns the processor time of all programs so far.
