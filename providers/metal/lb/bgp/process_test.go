@@ -95,7 +95,7 @@ func serve(in io.Reader, out io.Writer) error {
 		var said answer
 		switch {
 		case asked.Start != nil:
-			options := bgp.Options{Config: *asked.Start, LookAgain: 200 * time.Millisecond, FirstTable: time.Minute}
+			options := bgp.Options{Config: *asked.Start, LookAgain: 200 * time.Millisecond}
 			options.Machine.NodeLabels = func() (map[string]string, error) {
 				if known := labels.Load(); known != nil {
 					return *known, nil

@@ -2,6 +2,7 @@ package bgp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -82,14 +83,19 @@ func TestRunWaitsForTheTable(t *testing.T) {
 		t.Errorf("a table that comes after the end: %v", err)
 	}
 
-	impatient := speakerWith(t, Options{FirstTable: time.Millisecond})
-	ended = running(t, t.Context(), impatient)
-	begun(t, impatient)
-	if err := impatient.Stop(t.Context(), Graceful); err != nil {
-		t.Error(err)
-	}
-	if err := ends(t, ended); err != nil {
-		t.Error(err)
+	for name, options := range map[string]Options{"in mode ActiveActive": {}, "when it has waited": {FirstTable: time.Millisecond}} {
+		impatient := speakerWith(t, options)
+		ended = running(t, t.Context(), impatient)
+		begun(t, impatient)
+		if err := impatient.Ready(); !errors.Is(err, errNoTable) {
+			t.Errorf("%s: ready without a table: %v", name, err)
+		}
+		if err := impatient.Stop(t.Context(), Graceful); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := ends(t, ended); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

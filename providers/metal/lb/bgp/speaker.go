@@ -26,8 +26,6 @@ import (
 )
 
 const (
-	// firstTableWait is how long sessions wait for the first table in mode ActiveActive.
-	firstTableWait = 30 * time.Second
 	// bfdPort is the port of BFD between neighbors (RFC 5881).
 	bfdPort = 3784
 	// lookAgain is how often passwords are read again, and what failed is tried again.
@@ -55,8 +53,8 @@ type Options struct {
 	Machine Machine
 	// LookAgain is how often password files are read again, and the machine is asked. Default: 10s.
 	LookAgain time.Duration
-	// FirstTable is how long sessions wait for the first table. Default: 30s in mode ActiveActive; the restart time in mode
-	// GracefulRestart, in which an End-of-RIB marker (RFC 4724) without the routes before it would have routers drop them.
+	// FirstTable is how long sessions wait for the first table. Default: the restart time in mode GracefulRestart, in which an End-of-RIB
+	// marker (RFC 4724) without the routes before it would have routers drop them. In mode ActiveActive they do not wait.
 	FirstTable time.Duration
 }
 
@@ -126,8 +124,8 @@ func New(options Options) (*Speaker, error) {
 	return s, nil
 }
 
-// Run keeps the sessions until ctx ends or Stop is called. It begins no session before there is a table, or before it has waited long
-// enough for one. When ctx ends, it takes leave in the way that its mode is for: Graceful with GracefulRestart, otherwise
+// Run keeps the sessions until ctx ends or Stop is called. In mode GracefulRestart it begins no session before there is a table, or before it has
+// waited long enough for one. When ctx ends, it takes leave in the way that its mode is for: Graceful with GracefulRestart, otherwise
 // Withdraw. It returns an error when it cannot begin, or cannot end its sessions. It runs once.
 func (s *Speaker) Run(ctx context.Context) error {
 	defer close(s.stopped)
@@ -192,12 +190,13 @@ func (s *Speaker) Run(ctx context.Context) error {
 func (s *Speaker) waitForTable(ctx context.Context) bool {
 	patience := s.options.FirstTable
 	if patience == 0 {
-		patience = firstTableWait
 		s.mu.Lock()
-		if s.mode == config.GracefulRestart {
-			patience = s.settings.identity.restart
-		}
+		mode, restart := s.mode, s.settings.identity.restart
 		s.mu.Unlock()
+		if mode != config.GracefulRestart {
+			return true // the library takes up to two seconds to connect, in which the table comes
+		}
+		patience = restart
 	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -269,7 +268,7 @@ func (s *Speaker) Stop(ctx context.Context, how Ending) error {
 }
 
 // Announce makes the table what is announced, and returns when the library has it: only what is different is sent.
-// Before Run has begun its sessions, it returns at once and they begin with the table. After an error, part of the table may
+// Before Run has begun its sessions, it returns at once, and they begin with the table. After an error, part of the table may
 // be announced, and the rest is tried again.
 func (s *Speaker) Announce(ctx context.Context, t routing.Table) error {
 	s.mu.Lock()
