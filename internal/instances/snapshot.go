@@ -137,22 +137,36 @@ func formOf(providerID string) string {
 	return form.String()
 }
 
+// formsOf returns the form of a provider ID, and the one without its scheme: kubelets set IDs without any, and plugins accept them.
+func formsOf(providerID string) []string {
+	form := formOf(providerID)
+	if _, bare, found := strings.Cut(form, ":/"); found {
+		return []string{form, bare}
+	}
+	return []string{form}
+}
+
 // alike returns the one instance that has a node's provider ID in another spelling, and no other name. Nil: there is no such instance, or it
 // cannot be told.
 func (s *snapshot) alike(node *corev1.Node) *entry {
 	forms := s.forms.Load()
 	if forms == nil {
-		all := make(map[string]*entry, len(s.byProviderID))
-		for id, e := range s.byProviderID {
-			form := formOf(id)
-			if _, taken := all[form]; taken {
-				e = nil
+		all := make(map[string]*entry, 2*len(s.byProviderID))
+		add := func(id string, e *entry) {
+			for _, form := range formsOf(id) {
+				if _, taken := all[form]; taken {
+					all[form] = nil
+				} else {
+					all[form] = e
+				}
 			}
-			all[form] = e
+		}
+		for id, e := range s.byProviderID {
+			add(id, e)
 		}
 		if s.indistinguishable != nil {
 			for id := range s.indistinguishable.twice {
-				all[formOf(id)] = nil
+				add(id, nil)
 			}
 		}
 		forms = &all
