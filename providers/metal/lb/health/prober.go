@@ -209,6 +209,7 @@ func (p *Prober) follow(ctx context.Context, probe model.Probe, target *target) 
 	defer timer.Stop()
 	asker := p.asker()
 	defer asker.close()
+	atOnce := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -222,9 +223,12 @@ func (p *Prober) follow(ctx context.Context, probe model.Probe, target *target) 
 			return
 		}
 		p.metrics.asked(said)
-		interval := settings.Interval.Duration
-		if p.note(probe, target, outcome{answer: said, began: began, witness: witness}) {
+		interval, before := settings.Interval.Duration, atOnce
+		switch atOnce = p.note(probe, target, outcome{answer: said, began: began, witness: witness}); {
+		case atOnce:
 			interval /= 10
+		case before: // all ports may have been asked at once: those that are asked together bear no witness for each other
+			interval = rand.N(interval)
 		}
 		timer.Reset(max(0, interval-time.Since(began)))
 	}

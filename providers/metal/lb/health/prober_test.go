@@ -27,10 +27,16 @@ type network struct {
 	says map[netip.Addr]answer
 	cut  bool // everything is silent but what is local
 	own  netip.Addr
+	// asked is when each address was last asked.
+	asked map[netip.Addr]time.Time
 }
 
 func (n *network) ask(ctx context.Context, at netip.AddrPort, _ bool, timeout time.Duration) answer {
 	n.mu.Lock()
+	if n.asked == nil {
+		n.asked = map[netip.Addr]time.Time{}
+	}
+	n.asked[at.Addr()] = time.Now()
 	said := n.says[at.Addr()]
 	if n.cut && at.Addr() != n.own {
 		said = silent
@@ -147,6 +153,29 @@ func TestFirstRoundIsShort(t *testing.T) {
 			if health != model.Healthy {
 				t.Errorf("%v is %v", probe, health)
 			}
+		}
+	})
+}
+
+// Ports that are probed at the same time bear no witness for each other, and their probes are a burst.
+func TestProbesAreSpreadAfterTheFirstRound(t *testing.T) {
+	inNetwork(t, 50, func(t *testing.T, network *network, prober *Prober) {
+		until(t, func() bool { return prober.Snapshot().Ready })
+		interval := settings().Interval.Duration
+		time.Sleep(3 * interval)
+		network.mu.Lock()
+		defer network.mu.Unlock()
+		var since []time.Duration
+		for _, asked := range network.asked {
+			since = append(since, time.Since(asked))
+		}
+		slices.Sort(since)
+		longest := interval - since[len(since)-1] + since[0]
+		for i, at := range since[1:] {
+			longest = max(longest, at-since[i])
+		}
+		if longest > interval/2 {
+			t.Errorf("of each %s, none of 50 nodes is asked for %s", interval, longest)
 		}
 	})
 }
