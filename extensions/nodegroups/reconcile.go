@@ -89,7 +89,7 @@ func (r *reconciler) intentOf(ctx context.Context, node *corev1.Node) *deletion.
 // the cloud has accepted, they do not matter.
 func (r *reconciler) observe(ctx context.Context, node *corev1.Node, intent deletion.Intent) (known facts, answered bool, err error) {
 	remembered := r.state.get(node.UID, node.Name)
-	known = facts{announced: deletion.Announced(node), asked: intent.At, accepted: remembered.accepted, next: remembered.next}
+	known = facts{announced: deletion.Announced(node), asked: intent.At, accepted: remembered.accepted, next: remembered.failures.Until}
 	if remembered.seen.Before(known.asked) {
 		known.asked = remembered.seen
 	}

@@ -27,8 +27,7 @@ type remembered struct {
 	name     string
 	seen     time.Time // when it was first seen
 	accepted time.Time
-	failures int
-	next     time.Time
+	failures kit.Row
 	running  bool
 }
 
@@ -73,11 +72,10 @@ func (s *state) end(uid types.UID, group string, err error, now time.Time) {
 	}
 	known.running = false
 	if err == nil {
-		known.accepted, known.failures, known.next = now, 0, time.Time{}
+		known.accepted, known.failures = now, kit.Row{}
 		return
 	}
-	known.next = now.Add(backoff.After(known.failures, err))
-	known.failures++
+	known.failures = known.failures.Failed(now, backoff, err)
 }
 
 // forget drops the nodes of a name, but for one UID, empty for none. One whose deletion is under way is dropped by its end.

@@ -105,7 +105,7 @@ func TestPauses(t *testing.T) {
 		}
 		waiting = append(waiting, &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{UID: "2"}})
 		time.Sleep(time.Second)
-		if known := s.observe("n", waiting, time.Now()); !known.since.Equal(time.Now()) || known.failures != 0 {
+		if known := s.observe("n", waiting, time.Now()); !known.since.Equal(time.Now()) || known.failures.Count != 0 {
 			t.Error("another request does not begin anew")
 		}
 		s.approved("n", "1", time.Now())

@@ -31,9 +31,8 @@ type remembered struct {
 	since time.Time
 	// insists says that an answer has to be sought after since, because an older one was not enough.
 	insists bool
-	// failures is how often in a row the requests were looked at in vain, and next when they are looked at again.
-	failures int
-	next     time.Time
+	// failures are the looks at the requests that were in vain. Until is zero once it has come.
+	failures kit.Row
 	// approved are the approvals of this process, which the cache may not show yet.
 	approved map[types.UID]time.Time
 }
@@ -53,7 +52,7 @@ func (s *state) observe(requester string, waiting []*certificatesv1.CertificateS
 	for _, object := range waiting {
 		seen[object.UID] = true
 		if !known.seen[object.UID] {
-			known.since, known.insists, known.failures, known.next = now, false, 0, time.Time{}
+			known.since, known.insists, known.failures = now, false, kit.Row{}
 		}
 	}
 	known.seen = seen
@@ -62,8 +61,8 @@ func (s *state) observe(requester string, waiting []*certificatesv1.CertificateS
 			delete(known.approved, uid)
 		}
 	}
-	if !known.next.IsZero() && !now.Before(known.next) {
-		known.since, known.insists, known.next = now, true, time.Time{}
+	if !known.failures.Until.IsZero() && !known.failures.Rests(now) {
+		known.since, known.insists, known.failures.Until = now, true, time.Time{}
 	}
 	return *known
 }
@@ -76,7 +75,7 @@ func (s *state) again(requester string, now time.Time) bool {
 	if known == nil || len(known.seen) == 0 {
 		return false
 	}
-	known.since, known.insists, known.failures, known.next = now, false, 0, time.Time{}
+	known.since, known.insists, known.failures = now, false, kit.Row{}
 	return true
 }
 
@@ -97,13 +96,10 @@ func (s *state) failed(requester string, now time.Time, err error) time.Duration
 	if known == nil {
 		return backoff.First
 	}
-	if now.Before(known.next) { // looked at before its time
-		return known.next.Sub(now)
+	if !known.failures.Rests(now) { // or else it is looked at before its time
+		known.failures = known.failures.Failed(now, backoff, err)
 	}
-	pause := backoff.After(known.failures, err)
-	known.failures++
-	known.next = now.Add(pause)
-	return pause
+	return known.failures.Until.Sub(now)
 }
 
 // approved notes an approval.

@@ -24,9 +24,6 @@ const (
 	maxSilence = 3 * provider.WatchMarkInterval
 	// maxBackoff is about the longest pause between two watches, and how long one has to last after its first mark to be one that works.
 	maxBackoff = time.Minute
-	// markTimeout is how long a lookup waits for the watch's next mark when the last one is too old for it. A listing would
-	// take about as long, and cost calls.
-	markTimeout = 2 * time.Second
 )
 
 // errSilent ends a watch that shows no mark.
@@ -69,7 +66,7 @@ func (s *stream) look(ctx context.Context, notBefore time.Time, conclusive func(
 		return false
 	}
 	s.want.Do(func() { close(s.wanted) })
-	deadline := time.Now().Add(markTimeout)
+	deadline := time.Now().Add(AnswerWait) // a listing would take about as long, and cost calls
 	for {
 		decided, turn := s.glance(notBefore, deadline, conclusive)
 		if turn == nil {

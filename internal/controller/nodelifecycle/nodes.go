@@ -31,28 +31,22 @@ type nodeState struct {
 	// written are our last writes.
 	written map[types.UID]kit.OwnWrite
 	// failing are the kinds of action that failed when they were last tried.
-	failing map[types.UID]map[actionKind]failure
+	failing map[types.UID]map[actionKind]kit.Row
 	// heartbeats are the reports of kubelets that are not ready.
 	heartbeats map[types.UID]heartbeat
-}
-
-// failure is a number of failures in a row, and until when no further try is made.
-type failure struct {
-	count int
-	until time.Time
 }
 
 // writeBackoff is the pause of a write that fails for its node, during which the node's other writes and other nodes have their turn.
 var writeBackoff = kit.Backoff{First: DefaultPeriod, Longest: time.Minute}
 
 func newNodeState() *nodeState {
-	return &nodeState{written: map[types.UID]kit.OwnWrite{}, failing: map[types.UID]map[actionKind]failure{}, heartbeats: map[types.UID]heartbeat{}}
+	return &nodeState{written: map[types.UID]kit.OwnWrite{}, failing: map[types.UID]map[actionKind]kit.Row{}, heartbeats: map[types.UID]heartbeat{}}
 }
 
 // paused returns the kinds of action that are not to be tried for a node now.
 func (m *nodeState) paused(node types.UID, now time.Time) (kinds pauses) {
 	for kind, failed := range m.failing[node] {
-		kinds[kind] = now.Before(failed.until)
+		kinds[kind] = failed.Rests(now)
 	}
 	return kinds
 }
@@ -87,11 +81,11 @@ func (m *nodeState) note(done result, now time.Time) (news bool) {
 		}
 	case kit.Refused, kit.Uncertain:
 		if m.failing[uid] == nil {
-			m.failing[uid] = map[actionKind]failure{}
+			m.failing[uid] = map[actionKind]kit.Row{}
 		}
-		before := m.failing[uid][kind].count
-		m.failing[uid][kind] = failure{count: before + 1, until: now.Add(writeBackoff.After(before, done.err))}
-		return before == 0
+		before := m.failing[uid][kind]
+		m.failing[uid][kind] = before.Failed(now, writeBackoff, done.err)
+		return before.Count == 0
 	case kit.Outdated, kit.NotTried:
 	}
 	return false
@@ -100,6 +94,6 @@ func (m *nodeState) note(done result, now time.Time) (news bool) {
 // forget drops the nodes that are there no more.
 func (m *nodeState) forget(current map[types.UID]bool) {
 	maps.DeleteFunc(m.written, func(uid types.UID, _ kit.OwnWrite) bool { return !current[uid] })
-	maps.DeleteFunc(m.failing, func(uid types.UID, _ map[actionKind]failure) bool { return !current[uid] })
+	maps.DeleteFunc(m.failing, func(uid types.UID, _ map[actionKind]kit.Row) bool { return !current[uid] })
 	maps.DeleteFunc(m.heartbeats, func(uid types.UID, _ heartbeat) bool { return !current[uid] })
 }

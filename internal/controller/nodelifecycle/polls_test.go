@@ -53,7 +53,7 @@ func TestANodeThatStaysOffCostsLittle(t *testing.T) {
 }
 
 // When a thousand machines fail at once each node that is gone is asked for twice, and each that is off once: two passes are enough,
-// although the calls for one of them take longer than a pass waits for a single answer. Those that are off are not asked for again soon.
+// although the calls for one of them take longer than a pass waits for a single answer. No machine that is off is asked for again soon.
 func TestAThousandSilentNodesTakeTwoPasses(t *testing.T) {
 	const each = 500
 	var names []string

@@ -93,7 +93,7 @@ func (a *applier) runAll(ctx context.Context, actions []action, onEnded func(con
 			a.state.begin(action)
 		}
 		wait := time.Duration(0)
-		if a.change == nil && slices.ContainsFunc(batch, func(one action) bool { return a.state.get(one).failures > 0 }) {
+		if a.change == nil && slices.ContainsFunc(batch, func(one action) bool { return a.state.get(one).failures.Count > 0 }) {
 			again++
 			wait = again * spacing
 		}

@@ -65,9 +65,8 @@ type attempt struct {
 	abandoned bool
 	done      time.Time
 	// accepted is how many times in a row the operation was done and the list of routes asked for it again.
-	accepted  int
-	failures  int
-	notBefore time.Time
+	accepted int
+	failures kit.Row
 	// together is how many times in a row the operation failed because the call failed that it shared with others; alone if that hung.
 	together int
 }
@@ -284,7 +283,7 @@ func (s *state) doubts(now time.Time) bool {
 }
 
 // waitsForRetry reports whether the operation failed and may not be tried again yet.
-func (a *attempt) waitsForRetry(now time.Time) bool { return a != nil && now.Before(a.notBefore) }
+func (a *attempt) waitsForRetry(now time.Time) bool { return a != nil && a.failures.Rests(now) }
 
 // justDone reports whether the operation has been done so recently that a list may not show it yet.
 func (a *attempt) justDone(now time.Time) bool {
@@ -321,15 +320,14 @@ func (s *state) end(a action, err error, now time.Time) (late bool) {
 	known.underWay = false
 	s.support(a, err)
 	if err == nil {
-		known.done, known.failures, known.notBefore, known.together = now, 0, time.Time{}, 0
+		known.done, known.failures, known.together = now, kit.Row{}, 0
 		known.accepted++
 		if a.want != nil {
 			s.shown[a.want.key()] = shownRoute{made: now}
 		}
 		return known.abandoned
 	}
-	known.done, known.notBefore = time.Time{}, now.Add(s.retries(known.failures, err).After(known.failures, err))
-	known.failures++
+	known.done, known.failures = time.Time{}, known.failures.Failed(now, s.retries(known.failures.Count, err), err)
 	switch {
 	case errors.Is(err, cloud.ErrDeadline), errors.Is(err, cloud.ErrStillRunning):
 		known.together = singleAfter // each smaller batch with the one that hangs would take as long again
@@ -383,7 +381,7 @@ func (s *state) next(now time.Time) time.Time {
 		if known.underWay || !known.waitsForRetry(now) {
 			continue
 		}
-		at := known.notBefore
+		at := known.failures.Until
 		if soonest := now.Add(min(s.period, DefaultPeriod)); known.together == 0 && at.Before(soonest) {
 			at = soonest // a pass costs a list: operations that failed one after the other are tried together
 		}

@@ -52,9 +52,8 @@ type statement struct {
 
 // failedWrite is a condition that could not be written, and when to try again.
 type failedWrite struct {
-	routed    bool
-	failures  int
-	notBefore time.Time
+	routed bool
+	kit.Row
 }
 
 func newConditionWriter(client client.Client) *conditionWriter {
@@ -105,8 +104,7 @@ func (c *conditionWriter) ended(n routedNode, err error) {
 		delete(c.failed, n.node.UID)
 		return
 	}
-	before := c.failed[n.node.UID].failures
-	c.failed[n.node.UID] = failedWrite{n.routed, before + 1, time.Now().Add(backoff().After(before, err))}
+	c.failed[n.node.UID] = failedWrite{n.routed, c.failed[n.node.UID].Failed(time.Now(), backoff(), err)}
 }
 
 // waitsForRetry reports whether the same could not be written a moment ago.
@@ -114,7 +112,7 @@ func (c *conditionWriter) waitsForRetry(n routedNode, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	failed, found := c.failed[n.node.UID]
-	return found && failed.routed == n.routed && now.Before(failed.notBefore)
+	return found && failed.routed == n.routed && failed.Rests(now)
 }
 
 // next returns when the first of the conditions may be tried again that could not be written, zero if there are none.
@@ -122,8 +120,8 @@ func (c *conditionWriter) next(now time.Time) (first time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, failed := range c.failed {
-		if now.Before(failed.notBefore) {
-			first = earlier(first, failed.notBefore)
+		if failed.Rests(now) {
+			first = earlier(first, failed.Until)
 		}
 	}
 	return first

@@ -72,9 +72,8 @@ type leaderRecord struct {
 	// unread says that it is not known what the Lease holds. Stored is that, and found what the leader before has left of it.
 	unread        bool
 	stored, found recordContent
-	// failures is how many reads and writes in a row failed, and retryAt when the next one is due.
-	failures int
-	retryAt  time.Time
+	// failures are those of reads and writes.
+	failures kit.Row
 	// calls are how many calls for a change of each load balancer are under way.
 	calls map[types.UID]int
 	// listed is the cloud's list by the UIDs of Services, and mark the cluster's UID if the provider marks load balancers. AskedAt is when it was
@@ -225,7 +224,7 @@ func (r *leaderRecord) askForList(ctx context.Context) {
 
 // read reads what the leader before has left, once. The lock is held.
 func (r *leaderRecord) read(ctx context.Context) {
-	if !r.unread || time.Now().Before(r.retryAt) {
+	if !r.unread || r.failures.Rests(time.Now()) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, recordPatience)
@@ -245,23 +244,22 @@ func (r *leaderRecord) read(ctx context.Context) {
 			logf.FromContext(ctx).Info("The record of load balancers is not readable; each is ensured", "lease", r.String(), "reason", err.Error())
 		}
 	}
-	r.version, r.unread, r.failures, r.stored = version, false, 0, content
+	r.version, r.unread, r.failures, r.stored = version, false, kit.Row{}, content
 	r.found = recordContent{Origin: content.Origin, Targets: content.Targets, Services: maps.Clone(content.Services)}
 }
 
 // failed says that the Lease could not be read or written. It is tried again after a pause. The lock is held.
 func (r *leaderRecord) failed(ctx context.Context, err error) {
-	if r.failures == 0 {
+	if r.failures.Count == 0 {
 		logf.FromContext(ctx).Info("The record of load balancers cannot be kept; the next leader ensures each", "lease", r.String(), "reason", err.Error())
 	}
-	r.retryAt = time.Now().Add(kit.Backoff{First: apiRetry, Longest: kit.EventInterval}.After(r.failures, err))
-	r.failures++
+	r.failures = r.failures.Failed(time.Now(), kit.Backoff{First: apiRetry, Longest: kit.EventInterval}, err)
 	r.unread = r.unread || errors.Is(err, leaserecord.ErrOutdated)
 }
 
 // write stores a content, unless the last try was a short while ago. The lock is held.
 func (r *leaderRecord) write(ctx context.Context, content recordContent) {
-	if r.unread || time.Now().Before(r.retryAt) {
+	if r.unread || r.failures.Rests(time.Now()) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, recordPatience)
@@ -275,7 +273,7 @@ func (r *leaderRecord) write(ctx context.Context, content recordContent) {
 		r.failed(ctx, err)
 		return
 	}
-	r.version, r.stored, r.failures = version, content, 0
+	r.version, r.stored, r.failures = version, content, kit.Row{}
 }
 
 // calling removes a Service from the record before the plugin is called for a change, and returns what ends the call. Where the targets change,

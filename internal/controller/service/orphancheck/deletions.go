@@ -36,11 +36,10 @@ type deletions struct {
 // failure is a row of deletions of an orphan that failed.
 type failure struct {
 	orphans.Balancer
-	// count is how many there were, and parts how many of the last ones failed though there was no load balancer to be seen: then parts
-	// of it may be left, and the deletion is repeated though it is no longer listed.
-	count, parts int
-	// retryAt is when the next is due.
-	retryAt time.Time
+	kit.Row
+	// parts is how many of the last ones failed though there was no load balancer to be seen: then parts of it may be left, and the deletion is
+	// repeated though it is no longer listed.
+	parts int
 }
 
 // Wait waits for the deletion that is under way. None begins once the context of the checks has ended.
@@ -63,10 +62,10 @@ func (l *LoadBalancers) deleteAll(ctx context.Context, proven []orphans.Balancer
 		}
 	}
 	d.due = slices.DeleteFunc(due, func(one orphans.Balancer) bool {
-		return d.busy && keyOf(one) == d.current || now.Before(d.failing[keyOf(one)].retryAt)
+		return d.busy && keyOf(one) == d.current || d.failing[keyOf(one)].Rests(now)
 	})
 	slices.SortStableFunc(d.due, func(a, b orphans.Balancer) int {
-		return cmp.Or(d.failing[keyOf(a)].retryAt.Compare(d.failing[keyOf(b)].retryAt), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(d.failing[keyOf(a)].Until.Compare(d.failing[keyOf(b)].Until), cmp.Compare(a.Name, b.Name))
 	})
 	if len(d.due) > 0 && !d.busy {
 		d.busy = true
@@ -107,15 +106,15 @@ func (l *LoadBalancers) deleted(ctx context.Context, one orphans.Balancer, befor
 		log.Info("Deleted a load balancer that belonged to no Service")
 		return
 	}
-	pause := kit.Backoff{First: l.Period / 2, Longest: maxBackoffPeriods * l.Period}.After(before.count, err)
-	failed := failure{Balancer: one, count: before.count + 1, retryAt: time.Now().Add(pause)}
+	pauses := kit.Backoff{First: l.Period / 2, Longest: maxBackoffPeriods * l.Period}
+	failed := failure{Balancer: one, Row: before.Failed(time.Now(), pauses, err)}
 	if parts {
 		failed.parts = before.parts + 1
 	}
 	l.deletions.keep(one, failed)
-	if before.count == 0 {
+	if before.Count == 0 {
 		log.Error(err, "Could not delete a load balancer that belongs to no Service; it is tried again after pauses that grow",
-			"retryAfter", pause.String())
+			"retryAfter", pauses.First.String())
 	}
 }
 
@@ -126,7 +125,7 @@ func (d *deletions) keep(one orphans.Balancer, failed failure) {
 	if d.failing == nil {
 		d.failing = map[orphanKey]failure{}
 	}
-	if d.failing[keyOf(one)] = failed; failed.count == 0 {
+	if d.failing[keyOf(one)] = failed; failed.Count == 0 {
 		delete(d.failing, keyOf(one))
 	}
 }
