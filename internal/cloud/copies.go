@@ -30,7 +30,7 @@ func copiesOf(nodes []*v1.Node) []*v1.Node {
 // many Ensures. So calls with one list share what nodes point to, as they do with the reference, but neither the nodes nor the list.
 type targets struct {
 	mu     sync.Mutex
-	of     weak.Pointer[*v1.Node] // the first place of a list, which nobody changes
+	of     weak.Pointer[*v1.Node] // the first place of a list, which does not change
 	copies weak.Pointer[[]v1.Node]
 }
 

@@ -56,7 +56,7 @@ func (r *Run) address(ctx context.Context) (addr netip.Addr, err error) {
 }
 
 // answering returns the machine to which the router's kernel sends what is for an address, once that is another one than before. It sends something
-// at each look, as clients do: an entry of the kernel that nobody uses is never asked for anew.
+// at each look, as clients do: the kernel asks for no entry anew that is not used.
 func (r *Run) answering(ctx context.Context, addr netip.Addr, before *machine) (is *machine, err error) {
 	connection, err := r.rack.router.Dial(ctx, &net.Dialer{}, "udp", netip.AddrPortFrom(addr, 9).String())
 	if err != nil {

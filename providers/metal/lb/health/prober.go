@@ -227,7 +227,7 @@ func (p *Prober) follow(ctx context.Context, probe model.Probe, target *target) 
 		switch atOnce = p.note(probe, target, outcome{answer: said, began: began, witness: witness}); {
 		case atOnce:
 			interval /= 10
-		case before: // all ports may have been asked at once: those that are asked together bear no witness for each other
+		case before: // all ports may have been asked at once: ports that are asked together bear no witness for each other
 			interval = rand.N(interval)
 		}
 		timer.Reset(max(0, interval-time.Since(began)))
