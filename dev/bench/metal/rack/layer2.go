@@ -49,7 +49,7 @@ func (r *Run) address(ctx context.Context) (addr netip.Addr, err error) {
 			addr, err = netip.ParseAddr(ingress.IP)
 			return err
 		}
-		return fmt.Errorf("Service %s has no address", service.Name)
+		return fmt.Errorf("the Service %s has no address", service.Name)
 	}
 	err = program.Await(ctx, "the first Service has an address", r.programs(), given)
 	return addr, err
