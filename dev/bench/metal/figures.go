@@ -2,6 +2,7 @@
 package metal
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -67,7 +68,7 @@ func (r *Report) rows() []row {
 		{name: afterCrash, title: "A new Service right after the leader's container was killed", unit: seconds},
 		{name: killAll, title: "All programs killed at once, and started again after 1 s: no route to an address for", unit: seconds},
 		{name: death, title: "A node's network dies: its next hops are gone", unit: seconds},
-		{name: fastDeath, title: "The same, with probes each 150 ms (`announcement.health`)", unit: seconds, only: rack.Mooring},
+		{name: fastDeath, title: fmt.Sprintf("The same, with probes each %d ms (`announcement.health`)", fastProbes.Milliseconds()), unit: seconds, only: rack.Mooring},
 		{name: back, title: "The network is back: its next hops are there", unit: seconds},
 		{name: failover, title: "Layer 2: the network of the machine dies that answers; the router knows another", unit: seconds},
 		{name: manyAll, title: many + ", first creation until all routes are there", unit: seconds},

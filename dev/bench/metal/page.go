@@ -49,7 +49,7 @@ What is not comparable:
 - Mooring announces from two replicas on the control plane, MetalLB from a speaker on each node. A node that returns is known at once to a speaker
   on it; a replica first probes it.
 - MetalLB uses native BGP. Its default backend frr-k8s is left out.
-- A speaker runs on each node: with more nodes than 3, MetalLB's processor time and memory grow, Mooring's hardly.
+- Processor time and memory are those of MetalLB's controller and 3 speakers, and of 2 replicas. A speaker runs on each node.
 - No kubelet runs. The benchmark writes Nodes and EndpointSlices, and starts a killed program again after 1 s, as a kubelet starts a container.
 - No kube-proxy runs. The benchmark answers Mooring's probes in its place, and reads routes from the router's kernel instead of counting requests.
 - Without kube-controller-manager, no node becomes NotReady.

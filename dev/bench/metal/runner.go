@@ -83,20 +83,25 @@ func (r *Runner) measure(ctx context.Context, system rack.System) error {
 	return err
 }
 
-// fastDeath has a machine die where Mooring asks more often than by default.
+// fastDeath has a machine die where Mooring asks more often than by default. It is back in the end: it is in the rack of the next system too.
 func (r *Runner) fastDeath(ctx context.Context, run *rack.Run) error {
-	took, err := run.Death(ctx)
-	if err != nil {
-		return err
+	err := r.timed(ctx, run, fastDeath, run.Death)
+	if err == nil {
+		_, err = run.Return(ctx)
 	}
-	r.Report.add(fastDeath, run.System, took.Seconds())
-	_, err = run.Return(ctx) // the machine is in the rack of the next system too
 	return err
 }
 
 func (r *Runner) failover(ctx context.Context, run *rack.Run) error {
-	took, err := run.Failover(ctx)
-	r.Report.add(failover, run.System, took.Seconds())
+	return r.timed(ctx, run, failover, run.Failover)
+}
+
+// timed adds how long something took, if it worked.
+func (r *Runner) timed(ctx context.Context, run *rack.Run, row string, something func(context.Context) (time.Duration, error)) error {
+	took, err := something(ctx)
+	if err == nil {
+		r.Report.add(row, run.System, took.Seconds())
+	}
 	return err
 }
 
@@ -153,23 +158,17 @@ func (r *Runner) idle(ctx context.Context, run *rack.Run) error {
 
 // death has a machine die, and come back.
 func (r *Runner) death(ctx context.Context, run *rack.Run) error {
-	took, err := run.Death(ctx)
-	if err != nil {
+	if err := r.timed(ctx, run, death, run.Death); err != nil {
 		return err
 	}
-	r.Report.add(death, run.System, took.Seconds())
 	if err := run.Pause(ctx, r.Size.Dead); err != nil {
 		return err
 	}
-	took, err = run.Return(ctx)
-	r.Report.add(back, run.System, took.Seconds())
-	return err
+	return r.timed(ctx, run, back, run.Return)
 }
 
 func (r *Runner) afterCrash(ctx context.Context, run *rack.Run) error {
-	took, err := run.CreateAfterCrash(ctx)
-	r.Report.add(afterCrash, run.System, took.Seconds())
-	return err
+	return r.timed(ctx, run, afterCrash, run.CreateAfterCrash)
 }
 
 func (r *Runner) killAll(ctx context.Context, run *rack.Run) error {

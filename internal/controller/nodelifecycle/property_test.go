@@ -34,7 +34,7 @@ type model struct {
 	affirmed, planned time.Time
 	// counted are the times of deletions that were neither announced nor acknowledged.
 	counted []time.Time
-	// limits are the highest limits under which deletions of nodes were planned: the cluster may shrink before one is tried again.
+	// limits are the highest limits under which deletions of nodes were planned and tried again: the cluster may shrink meanwhile.
 	limits  map[types.UID]int
 	lastSaw time.Time
 	// dead are the nodes that were deleted, which the cache may still show.
@@ -170,6 +170,9 @@ func (m *model) pass() {
 			m.t.Fatalf("%v acts on a node that is foreign, excluded or paused", show(planned))
 		}
 		if action.kind == deleteNode {
+			if !action.again {
+				m.limits[action.node.uid] = 0
+			}
 			m.limits[action.node.uid] = max(m.limits[action.node.uid], planned.limit)
 			took := rapid.Int64Range(0, int64(m.settings.applyTime())).Draw(m.t, "took")
 			m.now = latest(m.now, began.Add(time.Duration(took)))

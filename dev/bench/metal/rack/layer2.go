@@ -2,6 +2,7 @@ package rack
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -63,12 +64,13 @@ func (r *Run) answering(ctx context.Context, addr netip.Addr, before *machine) (
 		return nil, fmt.Errorf("send to %s: %w", addr, err)
 	}
 	defer func() { _ = connection.Close() }()
+	var unread error
 	err = r.rack.follow(ctx, r.programs(), func(Table, time.Time) bool {
 		_, _ = connection.Write([]byte{0}) // until the address is resolved it fails
-		is, err = r.rack.neighbor(addr)
-		return err != nil || is != nil && is != before
+		is, unread = r.rack.neighbor(addr)
+		return unread != nil || is != nil && is != before
 	})
-	return is, err
+	return is, errors.Join(err, unread)
 }
 
 // neighbor returns the machine that the router's kernel has for an address, or nil.

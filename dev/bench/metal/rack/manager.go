@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-ccm/mooring/deploy"
@@ -164,34 +165,25 @@ spec: {addresses: [%s]}
 	members := []*member{controller}
 	for _, m := range r.rack.machines {
 		speaker, err := r.metalLBMember(ctx, "speaker-"+m.name, "speaker", m.host, r.rack.options.Programs.Speaker, "--node-name="+m.name)
+		if err == nil {
+			err = r.giveAddress(ctx, "speaker-"+m.name, m.addr)
+		}
 		if err != nil {
 			return nil, err
 		}
-		if err := r.joinMembers(ctx, "speaker-"+m.name, m.addr); err != nil {
-			return nil, err
-		}
-		speaker.options.Env = append(speaker.options.Env, "METALLB_ML_BIND_ADDR="+m.addr.String(), "METALLB_ML_LABELS="+speakers)
+		speaker.options.Env = append(speaker.options.Env, "METALLB_ML_BIND_ADDR="+m.addr.String(), "METALLB_ML_LABELS="+componentLabel+"=speaker")
 		members = append(members, speaker)
 	}
 	return members, nil
 }
 
-// speakers is the label by which MetalLB's speakers find each other, as in its manifest.
-const speakers = "component=speaker"
+// componentLabel is the label by which MetalLB's speakers find each other, as in its manifest.
+const componentLabel = "component"
 
-// joinMembers gives the Pod of a speaker the address at which the others look whether it lives.
-func (r *Run) joinMembers(ctx context.Context, name string, addr netip.Addr) error {
-	pods := r.cluster.Client.CoreV1().Pods(metalLBNamespace)
-	pod, err := pods.Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	pod.Labels = map[string]string{"component": "speaker"}
-	if pod, err = pods.Update(ctx, pod, metav1.UpdateOptions{}); err != nil {
-		return err
-	}
-	pod.Status.PodIP, pod.Status.PodIPs = addr.String(), []corev1.PodIP{{IP: addr.String()}}
-	_, err = pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+// giveAddress gives the Pod of a speaker the address at which the others look whether it lives.
+func (r *Run) giveAddress(ctx context.Context, name string, addr netip.Addr) error {
+	patch := fmt.Sprintf(`{"status": {"podIP": %q, "podIPs": [{"ip": %[1]q}]}}`, addr)
+	_, err := r.cluster.Client.CoreV1().Pods(metalLBNamespace).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
 	return err
 }
 
@@ -203,7 +195,7 @@ func (r *Run) metalLBMember(ctx context.Context, name, account string, host *net
 	}
 	// MetalLB makes its Pod the owner of what it writes.
 	_, err = r.cluster.Client.CoreV1().Pods(metalLBNamespace).Create(ctx, &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{componentLabel: account}},
 		Spec:       corev1.PodSpec{NodeName: "absent", Containers: []corev1.Container{{Name: account, Image: account}}},
 	}, metav1.CreateOptions{})
 	args := slices.Concat(host.Args(), []string{path, "--port=0", "--namespace=" + metalLBNamespace, "--pod-name=" + name}, flags)

@@ -212,8 +212,8 @@ func (s *Speaker) waitForTable(ctx context.Context) bool {
 	}
 }
 
-// begin starts the library and gives it the whole table before any router: one that comes first would learn that there is
-// nothing. It fails only where there is no speaker without. Callers hold the lock.
+// begin starts the library and gives it the whole table, if there is one, before any router: in mode GracefulRestart one that comes first would learn
+// that there is nothing. It fails only where there is no speaker without. Callers hold the lock.
 func (s *Speaker) begin(ctx context.Context, restarting bool) error {
 	id, err := s.settings.identify(deriveRouterID)
 	if err != nil {
