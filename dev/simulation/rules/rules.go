@@ -1038,18 +1038,29 @@ func (j *judge) deniedAtEnd(service string) bool {
 	return denied && j.mooring.Length-since < madeAgain+driftCheck+maxBackoff+2*j.longest
 }
 
+// unlucky reports whether a node takes several calls in a row, and the plugin's limiter has refused one of the last attempt. Chance decides which
+// attempt it lets in as a whole. By 14 other chances of one draw, Mooring left nodes in five, and the reference in ten if it was not restarted.
+func (j *judge) unlucky(node string) bool {
+	last := -1
+	for i, call := range j.mooring.Calls {
+		if call.Object == node {
+			last = i
+		}
+	}
+	return j.chance() && j.draw.Plugin.Has(draw.OldInterfaces) && last >= 0 &&
+		j.mooring.Calls[last].Err != nil && j.mooring.Length-j.mooring.Calls[last].Began <= maxBackoff+2*j.longest
+}
+
 // missing returns what Mooring has not reached and the reference has, but for nodes that the limit may hold, which stay targets. Where chance decides
-// which objects the plugin refuses, it decides which are left, too, and how many are if the reference has taken the place of Mooring, or if a node takes
-// several calls in a row that are let in.
+// which objects the plugin refuses, it decides which are left, too, and how many are if the reference has taken the place of Mooring.
 func (j *judge) missing(reference, mooring []double.Fault) (missing []double.Fault) {
-	several := j.draw.Plugin.Has(draw.OldInterfaces) && len(reference) > 0
-	if j.chance() && (len(mooring) <= len(reference) || several || j.succeeded()) {
+	if j.chance() && (len(mooring) <= len(reference) || j.succeeded()) {
 		return nil
 	}
 	for _, one := range mooring {
 		held := (one.Rule == "13-gone" || strings.Contains(one.Text, "has the target")) && j.limited()
 		same := func(other double.Fault) bool { return other.Object == one.Object }
-		if !held && !slices.ContainsFunc(reference, same) {
+		if !held && !j.unlucky(one.Object) && !slices.ContainsFunc(reference, same) {
 			missing = append(missing, one)
 		}
 	}

@@ -397,11 +397,13 @@ var allowances = []allowance{
 		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[2].Other = false },
 	},
 	{
-		name: "nodes for which the plugin lets not all calls in, where luck decides about each", rule: "13",
-		draw:      draw.Draw{Plugin: draw.Plugin{Characters: []draw.Character{draw.OldInterfaces, draw.RefusingLimiter}}, Nodes: world().Nodes, Services: world().Services},
-		reference: func(r *double.Record) { r.Open = []double.Fault{{Rule: "13", Object: "n"}} },
-		mooring:   func(r *double.Record) { r.Open = []double.Fault{{Rule: "13", Object: "m"}, {Rule: "13", Object: "n"}} },
-		broken:    func(d *draw.Draw, _ *double.Record) { d.Plugin.Characters = d.Plugin.Characters[1:] },
+		name: "a node for which the plugin has not yet let all calls in", rule: "13",
+		draw: draw.Draw{Plugin: draw.Plugin{Characters: []draw.Character{draw.OldInterfaces, draw.RefusingLimiter}}, Nodes: world().Nodes, Services: world().Services},
+		mooring: func(r *double.Record) {
+			r.Open = []double.Fault{{Rule: "13", Object: "m"}}
+			r.Calls = append(r.Calls, &double.Call{Method: "NodeAddresses", Object: "m", Began: r.Length - 2*time.Minute, Ended: r.Length - 2*time.Minute, Overlap: 1, Err: errors.New("refused")})
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Err = nil },
 	},
 	{
 		name: "a node whose list fails", rule: "3", draw: world(draw.Event{At: 2 * time.Minute, Kind: draw.Leave, Object: "m"}),
