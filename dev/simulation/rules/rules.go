@@ -66,8 +66,9 @@ const (
 	// requestTakes is how long a request to the API server is under way at most, and placeKept how long a call that changes a load balancer has a place.
 	requestTakes = 35 * time.Second
 	placeKept    = 10 * time.Minute
-	// renewDeadline is for how long a leader of the reference tries to renew a lease, --leader-elect-renew-deadline.
-	renewDeadline = 10 * time.Second
+	// leadsOn is how long a leader of the reference goes on at most without its lease: --leader-elect-retry-period after it renewed the lease for the last
+	// time, it tries again for --leader-elect-renew-deadline.
+	leadsOn = 12 * time.Second
 	// latestTurn is how late a Service hears of a node that the others have heard of, if nothing fails.
 	latestTurn = time.Minute
 	// written is how many writes of an object there may be above the reference's.
@@ -145,11 +146,11 @@ func (j *judge) handover() time.Duration {
 	return 0
 }
 
-// lawful returns when the reference would have done what it did at a time, had it ended with its lease. It goes on for ten seconds, its renew deadline,
-// after another process has taken the lease. Mooring ends at once.
+// lawful returns when the reference would have done what it did at a time, had it ended with its lease. It goes on for a while after another process
+// has taken the lease. Mooring ends at once.
 func (j *judge) lawful(at time.Duration) time.Duration {
 	taken := func(event draw.Event) bool {
-		return event.Kind == draw.LeaseLost && event.At < at && at <= event.At+renewDeadline
+		return event.Kind == draw.LeaseLost && event.At < at && at <= event.At+leadsOn
 	}
 	if !slices.ContainsFunc(j.draw.Events, taken) {
 		return at
@@ -160,7 +161,7 @@ func (j *judge) lawful(at time.Duration) time.Duration {
 		case call.Began <= at:
 			process = call.Process
 		case call.Process != process:
-			return call.Began // of the next leader
+			return max(call.Began, call.Ended) // of the next leader: its first call fills the cache of a plugin that has one
 		}
 	}
 	return at
