@@ -29,7 +29,7 @@ type LoadBalancer struct {
 
 // ChangeTargetsFunc adds nodes to the targets of a Service's load balancer, and takes others out; all other targets stay. Neither order nor
 // repetition matters: what is there already is not added again, what is not there is not missed, and no node, provider ID or address is in
-// both lists. For a deleted node, remove has the last known Node.
+// both lists. Remove has of each node its name, UID, labels, provider ID and addresses, as last known.
 //
 // A load balancer that does not exist is an error, as is one whose targets cannot be changed now; after an error the load
 // balancer is ensured with all its nodes, as after one of UpdateLoadBalancer. And as with UpdateLoadBalancer, nothing else of it

@@ -110,7 +110,8 @@ func (a *applier) setTargets(ctx context.Context, act action, nodes []*corev1.No
 	if act.change == nil {
 		return a.balancer.UpdateLoadBalancer(ctx, a.clusterName, act.pluginSees(), nodes)
 	}
-	return a.change(ctx, a.clusterName, act.pluginSees(), act.change.add, act.change.remove)
+	add, remove := act.change.of(nodes)
+	return a.change(ctx, a.clusterName, act.pluginSees(), add, remove)
 }
 
 // remove deletes a load balancer. The plugin is called whether or not there is one to be seen: most consist of parts, of

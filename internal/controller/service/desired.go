@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	cloudproviderapi "k8s.io/cloud-provider/api"
@@ -228,13 +229,13 @@ const registration = 10 * time.Second
 
 // identityOf is what a plugin may know a target by. When it changes, load balancers have to be updated.
 func identityOf(node *corev1.Node) string {
-	return strings.Join(append([]string{node.Spec.ProviderID}, ipsOf(node)...), " ")
+	return strings.Join(append([]string{node.Spec.ProviderID}, ipsOf(node.Status.Addresses)...), " ")
 }
 
-// ipsOf are a node's internal and external addresses in an order of their own.
-func ipsOf(node *corev1.Node) []string {
+// ipsOf are the internal and external addresses among all of a node, in an order of their own.
+func ipsOf(addresses []corev1.NodeAddress) []string {
 	ips := []string{}
-	for _, address := range node.Status.Addresses {
+	for _, address := range addresses {
 		if address.Type == corev1.NodeInternalIP || address.Type == corev1.NodeExternalIP {
 			ips = append(ips, address.Address)
 		}
@@ -243,16 +244,40 @@ func ipsOf(node *corev1.Node) []string {
 	return ips
 }
 
+// target is what a set keeps of a node. A node itself changes with each heartbeat, and sets live as long as load balancers that were given them.
+type target struct {
+	name       string
+	uid        types.UID
+	providerID string
+	addresses  []corev1.NodeAddress
+	labels     map[string]string
+}
+
+// marks are the provider ID and addresses of a target.
+func (t target) marks() []string {
+	if t.providerID == "" {
+		return ipsOf(t.addresses)
+	}
+	return append(ipsOf(t.addresses), t.providerID)
+}
+
+// node returns what is known of a node that may be gone.
+func (t target) node() *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: t.name, UID: t.uid, Labels: t.labels},
+		Spec:       corev1.NodeSpec{ProviderID: t.providerID},
+		Status:     corev1.NodeStatus{Addresses: t.addresses},
+	}
+}
+
 // targetSet is the set of nodes behind every load balancer. It is not changed once it is built.
 type targetSet struct {
-	// nodes are the members by name, as the plugin gets them.
-	nodes []*corev1.Node
+	// nodes are the members by name.
+	nodes []target
 	// members are their identities by name.
 	members map[string]string
 	// leaving are the names of the nodes that may stay until the next change.
 	leaving map[string]bool
-	// marks are the provider IDs and addresses of the members.
-	marks map[string]bool
 	// labelled is the same set for Services that select their targets by labels of nodes.
 	labelled func() *targetSet
 	// digest is the digest of the members without labels; nil: it is computed each time, see sum.
@@ -261,24 +286,36 @@ type targetSet struct {
 
 // targetsOf builds the set from all nodes that may be targets.
 func targetsOf(nodes []*corev1.Node) *targetSet {
-	set := &targetSet{members: map[string]string{}, leaving: map[string]bool{}, marks: map[string]bool{}}
+	set := &targetSet{members: map[string]string{}, leaving: map[string]bool{}}
 	for _, node := range nodes {
 		switch roleOf(node) {
 		case member:
-			set.nodes = append(set.nodes, node)
+			set.nodes = append(set.nodes, target{node.Name, node.UID, node.Spec.ProviderID, node.Status.Addresses, node.Labels})
 			set.members[node.Name] = identityOf(node)
-			for _, mark := range append(ipsOf(node), node.Spec.ProviderID) {
-				set.marks[mark] = true
-			}
 		case leaving:
 			set.leaving[node.Name] = true
 		case outside:
 		}
 	}
-	delete(set.marks, "") // the provider ID of a node that has none
-	slices.SortFunc(set.nodes, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(set.nodes, func(a, b target) int { return strings.Compare(a.name, b.name) })
 	set.labelled = set.withLabels
 	return set
+}
+
+// now returns the members among all nodes, in the set's order. One that is gone, or whose name another node has, is none: the set that lacks it
+// is due.
+func (t *targetSet) now(all []corev1.Node) []*corev1.Node {
+	found := make(map[string]*corev1.Node, len(all))
+	for i := range all {
+		found[all[i].Name] = &all[i]
+	}
+	nodes := make([]*corev1.Node, 0, len(t.nodes))
+	for _, member := range t.nodes {
+		if node := found[member.name]; node != nil && node.UID == member.uid {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
 }
 
 // withLabels returns the set with the labels of nodes as a part of their identities.
@@ -286,7 +323,7 @@ func (t *targetSet) withLabels() *targetSet {
 	labelled := *t
 	labelled.members = make(map[string]string, len(t.members))
 	for _, node := range t.nodes {
-		labelled.members[node.Name] = t.members[node.Name] + " " + labels.FormatLabels(node.Labels)
+		labelled.members[node.name] = t.members[node.name] + " " + labels.FormatLabels(node.labels)
 	}
 	return &labelled
 }
@@ -304,7 +341,24 @@ func selectsNodes(service *corev1.Service) bool {
 
 // targetChange is by which nodes a set differs from one that was written.
 type targetChange struct {
-	add, remove []*corev1.Node
+	add, remove []target
+}
+
+// of returns the nodes to add as they are now, and those to remove as they were last known.
+func (c *targetChange) of(nodes []*corev1.Node) (add, remove []*corev1.Node) {
+	added := map[string]bool{}
+	for _, node := range c.add {
+		added[node.name] = true
+	}
+	for _, node := range nodes {
+		if added[node.Name] {
+			add = append(add, node)
+		}
+	}
+	for _, gone := range c.remove {
+		remove = append(remove, gone.node())
+	}
+	return add, remove
 }
 
 // changeFrom returns the change that makes of the targets that were written those of the set. Nil: the whole set is to be written,
@@ -312,20 +366,24 @@ type targetChange struct {
 // that has left its provider ID or address to another.
 func (t *targetSet) changeFrom(written *targetSet) *targetChange {
 	change := &targetChange{}
+	marks := map[string]bool{}
 	for _, node := range t.nodes {
-		identity, there := written.members[node.Name]
-		if there && identity != t.members[node.Name] {
+		identity, there := written.members[node.name]
+		if there && identity != t.members[node.name] {
 			return nil
 		}
 		if !there {
 			change.add = append(change.add, node)
 		}
+		for _, mark := range node.marks() {
+			marks[mark] = true
+		}
 	}
 	for _, node := range written.nodes {
-		if _, stays := t.members[node.Name]; stays {
+		if _, stays := t.members[node.name]; stays {
 			continue
 		}
-		if slices.ContainsFunc(append(ipsOf(node), node.Spec.ProviderID), func(mark string) bool { return t.marks[mark] }) {
+		if slices.ContainsFunc(node.marks(), func(mark string) bool { return marks[mark] }) {
 			return nil
 		}
 		change.remove = append(change.remove, node)

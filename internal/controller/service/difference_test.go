@@ -13,16 +13,24 @@ import (
 	"pgregory.net/rapid"
 )
 
+// lastKnown are targets as nodes.
+func lastKnown(targets []target) (nodes []*corev1.Node) {
+	for _, one := range targets {
+		nodes = append(nodes, one.node())
+	}
+	return nodes
+}
+
 // described shows a change as "+new -old", and one of all targets as "whole".
 func described(change *targetChange) string {
 	if change == nil {
 		return "whole"
 	}
 	var parts []string
-	for _, name := range namesOf(change.add) {
+	for _, name := range namesOf(lastKnown(change.add)) {
 		parts = append(parts, "+"+name)
 	}
-	for _, name := range namesOf(change.remove) {
+	for _, name := range namesOf(lastKnown(change.remove)) {
 		parts = append(parts, "-"+name)
 	}
 	return strings.Join(parts, " ")
@@ -81,13 +89,13 @@ func TestAChangeArrives(t *testing.T) {
 			return
 		}
 		has := maps.Clone(written.members)
-		for _, node := range change.add {
+		for _, node := range lastKnown(change.add) {
 			if _, there := has[node.Name]; there {
 				t.Fatalf("%s is added twice", node.Name)
 			}
 			has[node.Name] = identityOf(node)
 		}
-		for _, node := range change.remove {
+		for _, node := range lastKnown(change.remove) {
 			if _, there := has[node.Name]; !there {
 				t.Fatalf("%s is removed and was not there", node.Name)
 			}

@@ -37,9 +37,9 @@ func (f *fixture) apply(t *rapid.T, act action, targets *targetSet, elsewhere bo
 		if act.change != nil {
 			written = maps.Clone(f.seen.made.writtenTargets.members)
 			for _, node := range act.change.remove {
-				delete(written, node.Name)
+				delete(written, node.name)
 			}
-			maps.Copy(written, targetsOf(act.change.add).members)
+			maps.Copy(written, targetsOf(lastKnown(act.change.add)).members)
 		}
 		f.seen.made.targets, f.seen.made.writtenTargets = written, targets
 	case verbPublish:

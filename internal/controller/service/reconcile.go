@@ -389,13 +389,16 @@ func (r *reconciler) call(ctx context.Context, p *pass, act action) error {
 	}
 	defer limiter.Release(p.key)
 	defer r.pools.only(limiter, p.key)()
+	var nodes []*corev1.Node
+	if p.want.latest != nil && act.verb != verbRemove {
+		var err error
+		if nodes, err = r.targets.nodesOf(ctx, p.want.latest); err != nil {
+			return err
+		}
+	}
 	announced := announces(p, act)
 	r.events.before(ctx, p, act, announced)
 	recovers := act.verb == verbEnsure && p.known.failure != nil // an event has said that it failed
-	var nodes []*corev1.Node
-	if p.want.latest != nil {
-		nodes = p.want.latest.nodes
-	}
 	if act.verb == verbEnsure {
 		r.states.ensuring(p.key, act.service, p.want.latest)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"weak"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -58,6 +59,9 @@ type targets struct {
 	joined map[types.UID]bool
 	// selects says that labels of nodes matter: a Service was seen that selects its targets by them.
 	selects bool
+	// handed are the nodes of the set handedOf as calls get them, while memory allows. Calls with one list share its copies, see the package cloud.
+	handed   weak.Pointer[[]*corev1.Node]
+	handedOf *targetSet
 }
 
 // note takes notice of a node that came, went or changed, and whether it may have been a target and is none now.
@@ -155,19 +159,48 @@ func (t *targets) latest(ctx context.Context) (*targetSet, error) {
 	if fresh {
 		return memo, nil
 	}
-	var list corev1.NodeList
-	if err := t.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // the nodes are only read
-		return nil, fmt.Errorf("listing nodes: %w", err)
+	all, err := t.all(ctx)
+	if err != nil {
+		return nil, err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	set := targetsOf(t.eligible(list.Items))
+	set := targetsOf(t.eligible(all))
 	set.digest = sync.OnceValue(func() string { return digestOf(set.members) })
 	set.labelled = sync.OnceValue(set.withLabels)
 	if t.memo == nil || t.memoOf <= generation {
 		t.memo, t.memoOf = set, generation
 	}
 	return set, nil
+}
+
+// all returns all nodes. They are only read.
+func (t *targets) all(ctx context.Context) ([]corev1.Node, error) {
+	var list corev1.NodeList
+	if err := t.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	return list.Items, nil
+}
+
+// nodesOf returns the nodes of a set for a call.
+func (t *targets) nodesOf(ctx context.Context, set *targetSet) ([]*corev1.Node, error) {
+	t.mu.Lock()
+	handed := t.handed.Value()
+	same := t.handedOf == set
+	t.mu.Unlock()
+	if handed != nil && same {
+		return *handed, nil
+	}
+	all, err := t.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	nodes := set.now(all)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.handed, t.handedOf = weak.Make(&nodes), set
+	return nodes, nil
 }
 
 // eligible returns the nodes that may be targets. These are not foreign, and were initialized and had a network at some time. A taint that comes back

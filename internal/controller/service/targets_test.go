@@ -9,11 +9,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	"pgregory.net/rapid"
 
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/internal/names"
 )
 
@@ -42,7 +44,7 @@ func TestABurstIsOneUpdate(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 		}
 		time.Sleep(time.Minute)
-		if listed := e.cluster.nodeLists - lists; listed > 2 { // each goes through all nodes
+		if listed := e.cluster.nodeLists - lists; listed > 2+services { // each goes through all nodes: two for the set, and one for a call at most
 			t.Errorf("all nodes were looked at %d times", listed)
 		}
 		if err := e.mismatch(); err != nil {
@@ -52,6 +54,31 @@ func TestABurstIsOneUpdate(t *testing.T) {
 			t.Errorf("%d ensured and %d updated, want %d each", ensured, updated, services)
 		}
 	})
+}
+
+// A call gets the nodes of its set as they are now. One that is gone, or whose name another node has, is left out.
+func TestACallGetsNodesAsTheyAreNow(t *testing.T) {
+	all := newCluster()
+	for _, name := range []string{"a", "b", "c", "d"} {
+		all.nodes[name] = nodeWith(name)
+	}
+	targets := &targets{reader: all, owners: ownership.Rules{ProviderName: "sim"}}
+	set, err := targets.latest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	beating := nodeWith("a")
+	beating.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	other := nodeWith("c")
+	other.UID = "another"
+	all.nodes = map[string]*corev1.Node{"a": beating, "c": other, "d": nodeWith("d"), "e": nodeWith("e")}
+	nodes, err := targets.nodesOf(t.Context(), set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]*corev1.Node{beating, nodeWith("d")}, nodes); diff != "" {
+		t.Errorf("nodes (-want +got):\n%s", diff)
+	}
 }
 
 // Changes that never come to rest do not keep load balancers waiting forever, and do not make each change a call.
