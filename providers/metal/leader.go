@@ -128,11 +128,21 @@ func (c *Cloud) leadAddresses(l *leader) error {
 	if err := c.allocator.Lead(ipam.Sources{
 		Client: l.client, Services: l.informers.Core().V1().Services().Informer(),
 		Nodes: l.informers.Core().V1().Nodes().Informer(), Recorder: l.recorder,
+		Announced: func() bool {
+			toRouters, onSegment := c.announces()
+			return c.running() != nil && (toRouters || onSegment)
+		},
 	}); err != nil {
 		return err
 	}
 	l.run("addresses", c.allocator.Run)
 	return nil
+}
+
+// announces reports how the config has addresses announced now.
+func (c *Cloud) announces() (toRouters, onSegment bool) {
+	settings := c.source.Current()
+	return settings.BGP != nil, settings.L2 != nil
 }
 
 // leadConditions writes to Services whether they are announced.
@@ -144,10 +154,7 @@ func (c *Cloud) leadConditions(l *leader) {
 	writer := &announce.ConditionWriter{
 		Announcer: running.announcer, Client: l.client, Services: l.informers.Core().V1().Services().Lister(), Recorder: l.recorder,
 		Registerer: c.registry, Routers: running.routers, OnSegment: running.responder.Answering,
-		InForce: func() (bool, bool) {
-			settings := c.source.Current()
-			return settings.BGP != nil, settings.L2 != nil
-		},
+		InForce: c.announces,
 	}
 	changed, cancel := running.speaker.Subscribe()
 	writer.RoutersChanged = changed

@@ -45,6 +45,8 @@ type Sources struct {
 	Nodes cache.SharedIndexInformer
 	// Recorder records events on Services, and on nodes whose addresses are in a pool.
 	Recorder record.EventRecorder
+	// Announced reports whether addresses are announced: an event says then where, and from which pool they are. Nil: they are not.
+	Announced func() bool
 }
 
 // Allocator assigns addresses. It implements cloudprovider.LoadBalancer and answers on the leader only, while Run does.

@@ -298,6 +298,11 @@ func TestEvents(t *testing.T) {
 	wantEvents(t, l, "Normal AddressAssigned Assigned 198.51.100.0 from pool two",
 		"Warning DualStackDegraded The Service prefers dual stack and has no IPv6 address: "+
 			"no pool that assigns addresses by itself has IPv6 addresses")
+
+	l.sources.Announced = func() bool { return true }
+	api.create("c")
+	l.finish(t, "c")
+	wantEvents(t, l)
 }
 
 // Of two Services that show one address when a leader begins, the older keeps it, the other hears why it is refused, and gets

@@ -15,7 +15,7 @@ import (
 
 // The reasons of the events on Services. The service controller records why a Service is refused, in an event and a condition.
 const (
-	// EventAssigned says which address a Service got, and from which pool.
+	// EventAssigned says which address a Service got, and from which pool, where nothing announces it.
 	EventAssigned = "AddressAssigned"
 	// EventConflict says that a Service shows an address that an older one keeps.
 	EventConflict = "AddressConflict"
@@ -39,7 +39,7 @@ func (a *Allocator) recordGranted(request pool.Request, done assigned) {
 	for addr, name := range done.gained {
 		gained = append(gained, fmt.Sprintf("%s from pool %s", addr, name))
 	}
-	if len(gained) > 0 {
+	if len(gained) > 0 && (a.sources.Announced == nil || !a.sources.Announced()) {
 		slices.Sort(gained)
 		a.sources.Recorder.Event(about, corev1.EventTypeNormal, EventAssigned, "Assigned "+strings.Join(gained, " and "))
 	}
