@@ -23,9 +23,9 @@ var reasons = map[string]string{
 		"for three quarters of the time, whatever their number.",
 	"routes": "The reference makes a route and writes a condition within two seconds, after five seconds of waiting for its clock. Mooring can save " +
 		"that wait only: the plugin makes two calls for a route, and a thousand nodes take a second to appear.",
-	"memory": "Resident memory counts the pages of the program's file: 55 MiB of the reference's and 59 MiB of Mooring's, which the kernel can drop. " +
-		"While 1,000 nodes join, 46 MiB and 53 MiB are anonymous, and 15 MiB and 11 MiB of that are in use; the rest is garbage that Go has not yet collected. " +
-		"Six tenths of the sum are as much as the file's pages alone.",
+	"memory": "Resident memory counts the pages of the program's file: 49 MiB of the reference's and 64 MiB of Mooring's, which the kernel can drop. " +
+		"After 5,000 nodes have joined, 44 MiB and 50 MiB are in use; the rest is garbage that Go has not yet collected. " +
+		"Six tenths of the reference's peak are less than the file and what is in use.",
 	"notready-one": "Mooring asks again for an instance before it deletes its node: 2,000 questions, one after the other. The reference asks 1,500.",
 	"notready-questions": "The reference asks 4,500: it asks about a machine that is off in each monitor period, as Mooring does. Mooring asks once more " +
 		"before it deletes a node.",
