@@ -676,8 +676,10 @@ func (j *judge) asksFor(call, before *double.Call) bool {
 		return true
 	}
 	since := func(at time.Duration) bool { return before.Began < at && at <= call.Began }
-	changed := (&due{record: j.mooring}).changed(call.Object)
-	if slices.ContainsFunc(changed, since) || slices.ContainsFunc(j.mooring.Refused[call.Object], since) {
+	changed := func(at time.Duration) bool { // the port may have changed at the moment when the call before began without it
+		return since(at) || at == before.Began && call.Port != before.Port
+	}
+	if slices.ContainsFunc((&due{record: j.mooring}).changed(call.Object), changed) || slices.ContainsFunc(j.mooring.Refused[call.Object], since) {
 		return true
 	}
 	failed := false

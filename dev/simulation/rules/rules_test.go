@@ -614,7 +614,16 @@ var allowances = []allowance{
 			r.ServiceChanges = []double.Change[corev1.Service]{{At: 15 * time.Minute, Object: "s", Before: serving("a", 80), After: serving("a", 8000)}}
 			r.Calls = append(r.Calls, remade("b"))
 		},
-		broken: func(_ *draw.Draw, r *double.Record) { r.ServiceChanges[0].At = time.Second },
+		broken: func(_ *draw.Draw, r *double.Record) { r.ServiceChanges[0].At = 0 },
+	},
+	{
+		name: "a load balancer that the cloud denies to the Ensure after a port that changed as the Ensure before began", rule: "5-second", draw: world(),
+		mooring: func(r *double.Record) {
+			r.Created["s"] = 2
+			r.ServiceChanges = []double.Change[corev1.Service]{{At: time.Second, Object: "s", Before: serving("a", 80), After: serving("a", 8000)}}
+			r.Calls = append(r.Calls, remade("b"))
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Port = r.Calls[2].Port },
 	},
 	{
 		name: "a load balancer that the cloud denies to the first Ensure of a process", rule: "5-second", draw: world(),
