@@ -140,10 +140,29 @@ func (j *judge) arrival() time.Duration {
 
 // handover is how much longer it may take until another process leads: the old one waits for its calls, or its lease expires.
 func (j *judge) handover() time.Duration {
-	if j.draw.Has(draw.Restart) || j.draw.Has(draw.Exchange) || j.draw.Has(draw.LeaseLost) || j.draw.Has(draw.Crash) {
+	if slices.ContainsFunc(j.draw.Events, endsProcess) {
 		return stopGrace
 	}
 	return 0
+}
+
+// endsProcess reports whether a process ends or no longer leads.
+func endsProcess(event draw.Event) bool {
+	return slices.Contains([]draw.Disturbance{draw.Restart, draw.Exchange, draw.LeaseLost, draw.Crash}, event.Kind)
+}
+
+// interrupted returns when something is due that may begin at a time: each end of a process until then, but the first, makes another handover.
+func (j *judge) interrupted(from, due time.Duration) time.Duration {
+	due += j.handover()
+	ends := 0
+	for _, event := range j.draw.Events {
+		if endsProcess(event) && from < event.At && event.At <= due {
+			if ends++; ends > 1 {
+				due += stopGrace
+			}
+		}
+	}
+	return due
 }
 
 // lawful returns when the reference would have done what it did at a time, had it ended with its lease. It goes on for a while after another process
@@ -200,7 +219,7 @@ func initialization(j *judge) {
 	}
 	latestOf := func(at time.Duration) time.Duration {
 		at = j.lawful(at)
-		return j.notBeforeRest(at, at+initialized+2*j.longest+j.luck(at)+j.handover())
+		return j.notBeforeRest(at, j.interrupted(at, at+initialized+2*j.longest+j.luck(at)))
 	}
 	sorted := func(record double.Record) (times []time.Duration) {
 		for _, node := range j.draw.Nodes {

@@ -685,6 +685,13 @@ var allowances = []allowance{
 		broken:  func(d *draw.Draw, _ *double.Record) { d.Events[0].At = 2 * time.Minute },
 	},
 	{
+		name: "a node that joins while two processes end, one after the other", rule: "1",
+		draw:      world(draw.Event{At: 2*time.Minute + 5*time.Second, Kind: draw.LeaseLost}, draw.Event{At: 2*time.Minute + 15*time.Second, Kind: draw.LeaseLost}),
+		reference: func(r *double.Record) { r.Initialized["n"] = 2 * time.Minute },
+		mooring:   func(r *double.Record) { r.Initialized["n"] = 2*time.Minute + 45*time.Second },
+		broken:    func(d *draw.Draw, _ *double.Record) { d.Events = d.Events[:1] },
+	},
+	{
 		name: "a node that is excluded while many Services are made", rule: "4-excluded",
 		draw: world(draw.Event{At: 3 * time.Minute, Kind: draw.Exclude, Object: "n"}, draw.Event{At: 3 * time.Minute, Kind: draw.Bulk, For: 10 * time.Second}),
 		reference: func(r *double.Record) {
