@@ -330,11 +330,8 @@ func (j *judge) young(node draw.Node) time.Duration {
 // leads returns from when on the process leads that leads at a time, if it has taken over from another: that has taken its denials with it.
 func (j *judge) leads(at time.Duration) (since time.Duration) {
 	for _, event := range j.draw.Events {
-		switch event.Kind {
-		case draw.LeaseLost, draw.Restart, draw.Crash, draw.Exchange:
-			if event.At <= at {
-				since = max(since, event.At+stopGrace)
-			}
+		if endsProcess(event) && event.At <= at {
+			since = max(since, event.At+stopGrace)
 		}
 	}
 	return since

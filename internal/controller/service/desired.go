@@ -302,17 +302,17 @@ func targetsOf(nodes []*corev1.Node) *targetSet {
 	return set
 }
 
-// now returns the members among all nodes, in the set's order. One that is gone, or whose name another node has, is none: the set that lacks it
-// is due.
-func (t *targetSet) now(all []corev1.Node) []*corev1.Node {
+// among returns the members as all nodes show them, in the set's order. One that is gone, or whose name another node has, is as it was last known: a
+// call gets what is remembered of it as written.
+func (t *targetSet) among(all []corev1.Node) []*corev1.Node {
 	found := make(map[string]*corev1.Node, len(all))
 	for i := range all {
 		found[all[i].Name] = &all[i]
 	}
-	nodes := make([]*corev1.Node, 0, len(t.nodes))
-	for _, member := range t.nodes {
-		if node := found[member.name]; node != nil && node.UID == member.uid {
-			nodes = append(nodes, node)
+	nodes := make([]*corev1.Node, len(t.nodes))
+	for i, member := range t.nodes {
+		if nodes[i] = found[member.name]; nodes[i] == nil || nodes[i].UID != member.uid {
+			nodes[i] = member.node()
 		}
 	}
 	return nodes

@@ -183,7 +183,7 @@ func (t *targets) all(ctx context.Context) ([]corev1.Node, error) {
 	return list.Items, nil
 }
 
-// nodesOf returns the nodes of a set for a call.
+// nodesOf returns the nodes of a set for a call, as they are now or were for an earlier call.
 func (t *targets) nodesOf(ctx context.Context, set *targetSet) ([]*corev1.Node, error) {
 	t.mu.Lock()
 	handed := t.handed.Value()
@@ -196,7 +196,7 @@ func (t *targets) nodesOf(ctx context.Context, set *targetSet) ([]*corev1.Node, 
 	if err != nil {
 		return nil, err
 	}
-	nodes := set.now(all)
+	nodes := set.among(all)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.handed, t.handedOf = weak.Make(&nodes), set
