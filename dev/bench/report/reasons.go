@@ -27,8 +27,8 @@ var reasons = map[string]string{
 		"After 5,000 nodes have joined, 44 MiB and 50 MiB are in use; the rest is garbage that Go has not yet collected. " +
 		"Six tenths of the reference's peak are less than the file and what is in use.",
 	"behind": "It is `join-300`, for which two runs differ by more: a second one alone took 1.00 s, and the reference 1.06 s.",
-	"quota-refused": "The flags allow 50 questions at once, and the cloud grants 20. Those under way when it first refuses one are refused too: 15 and 21 in " +
-		"two runs. The reference meets 672.",
+	"quota-refused": "The flags allow 50 questions at once, and the cloud grants 20: of 28 refusals in a third run, 15 came in the first second. The others " +
+		"came one at a time, as Mooring tried a higher rate. The reference meets 672.",
 	"bulk-steady":  "An hour would have twelve listings of ten pages, and a list of routes each half a minute. The reference lists routes every ten seconds.",
 	"notready-one": "Mooring asks again for an instance before it deletes its node: 2,000 questions, one after the other. The reference asks 1,500.",
 	"notready-questions": "The reference asks 4,500: it asks about a machine that is off in each monitor period, as Mooring does. Mooring asks once more " +
