@@ -3,9 +3,11 @@ package ccm
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/logs"
@@ -19,6 +21,10 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/embedded"
 )
+
+//go:generate go run ../dev/docgen/flagdoc/generate --file ../docs/reference/flags.md
+//go:generate go run ../dev/docgen/metrics --root .. --file ../docs/reference/metrics.md
+//go:generate go run ../dev/docgen/migration --metrics ../docs/reference/metrics.md --file ../docs/reference/migration-table.md
 
 // Main is the whole program: it runs the command with the arguments of the process and exits. SIGTERM and SIGINT end it in
 // order; a second one ends it at once. The exit code is 1 after any error, and the error is on standard error.
@@ -59,6 +65,9 @@ func NewCommand(with ...Option) *cobra.Command {
 	return command
 }
 
+// flagSection is the annotation of a flag with the heading under which --help shows it. The generator of the flag reference reads it.
+const flagSection = "mooring.dev/section"
+
 // addFlags gives the command all flags, and a help text that shows them by section.
 func addFlags(command *cobra.Command, o *options) error {
 	sections, err := o.flags()
@@ -66,8 +75,16 @@ func addFlags(command *cobra.Command, o *options) error {
 		return err
 	}
 	o.program.showDefaults(sections)
-	for _, flag := range annotated(sections) {
-		command.Flags().AddFlag(flag)
+	for _, section := range sections.Order {
+		sections.FlagSets[section].VisitAll(func(original *pflag.Flag) {
+			flag := *original // some belong to the whole process
+			flag.Annotations = maps.Clone(original.Annotations)
+			if flag.Annotations == nil {
+				flag.Annotations = map[string][]string{}
+			}
+			flag.Annotations[flagSection] = []string{section}
+			command.Flags().AddFlag(&flag)
+		})
 	}
 	columns, _, _ := term.TerminalSize(command.OutOrStdout())
 	cliflag.SetUsageAndHelpFunc(command, sections, columns)

@@ -11,6 +11,8 @@ import (
 	"k8s.io/cloud-provider/names"
 	ccmoptions "k8s.io/cloud-provider/options"
 	cliflag "k8s.io/component-base/cli/flag"
+
+	"github.com/mooring-ccm/mooring/dev/docgen/flagdoc"
 )
 
 // shape is what a user of a flag sees of it.
@@ -77,10 +79,10 @@ func TestFlagDifferencesAreFound(t *testing.T) {
 	})
 }
 
-// flagDifferences returns a line for each difference that is not in differences.go, and for each row there that is none.
+// flagDifferences returns a line for each difference that is not in package flagdoc, and for each row there that is none.
 func flagDifferences(ours, reference *pflag.FlagSet) []string {
 	var found []string
-	defaults, added, noted := otherDefaults(), additions(), notes()
+	defaults, added, noted := flagdoc.OtherDefaults(), flagdoc.Additions(), flagdoc.Notes()
 	reference.VisitAll(func(theirs *pflag.Flag) {
 		flag := ours.Lookup(theirs.Name)
 		if flag == nil {
@@ -89,7 +91,7 @@ func flagDifferences(ours, reference *pflag.FlagSet) []string {
 		}
 		want := shapeOf(theirs)
 		if documented, differs := defaults[theirs.Name]; differs {
-			if documented.reference != theirs.DefValue || flag.DefValue == theirs.DefValue {
+			if documented.Reference != theirs.DefValue || flag.DefValue == theirs.DefValue {
 				found = append(found, "--"+theirs.Name+" is listed with a wrong or an equal default of the reference")
 			}
 			want.Default = flag.DefValue

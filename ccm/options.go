@@ -146,7 +146,7 @@ func lookup(sections cliflag.NamedFlagSets, name string) *pflag.Flag {
 	return nil
 }
 
-// addOwnFlags adds what the reference does not have. Each has its reason in differences.go.
+// addOwnFlags adds what the reference does not have. Package flagdoc has the reason of each.
 func (o *options) addOwnFlags(sections *cliflag.NamedFlagSets) {
 	fs := sections.FlagSet(ownSection)
 	fs.StringVar(&o.nodeSelector, "node-selector", o.nodeSelector,

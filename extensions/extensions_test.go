@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mooring-ccm/mooring/ccm"
+	"github.com/mooring-ccm/mooring/dev/docgen/flagdoc"
 	"github.com/mooring-ccm/mooring/extensions"
-	"github.com/mooring-ccm/mooring/internal/flagannotation"
 )
 
 // TestExtensionsAreAddedAndExplained compares the program with all extensions with the one without any.
@@ -19,7 +19,7 @@ func TestExtensionsAreAddedAndExplained(t *testing.T) {
 			return
 		}
 		added++
-		if flag.Annotations[flagannotation.Added] == nil {
+		if _, explained := flagdoc.OfExtensions()[flag.Name]; !explained {
 			t.Errorf("nothing says why there is --%s, which the reference does not have", flag.Name)
 		}
 	})

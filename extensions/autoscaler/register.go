@@ -15,7 +15,6 @@ import (
 	"github.com/mooring-ccm/mooring/ccm"
 	"github.com/mooring-ccm/mooring/extensions/autoscaler/deletion"
 	"github.com/mooring-ccm/mooring/extensions/nodegroups"
-	"github.com/mooring-ccm/mooring/internal/flagannotation"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -61,14 +60,6 @@ func (f *nodeGroupFlags) add(flags *pflag.FlagSet) {
 		"File with the authority of the Cluster Autoscaler's certificate. A client with a certificate of it may add and delete nodes.")
 	flags.DurationVar(&f.balancerWait, "autoscaler-load-balancer-wait", f.balancerWait,
 		"How long load balancers may take to let go of a node before its instance is deleted for the Cluster Autoscaler anyway.")
-	flagannotation.Explain(flags, map[string]string{
-		"autoscaler-bind-address":         "",
-		"autoscaler-port":                 "",
-		"autoscaler-tls-cert-file":        "",
-		"autoscaler-tls-private-key-file": "",
-		"autoscaler-client-ca-file":       "",
-		"autoscaler-load-balancer-wait":   "",
-	})
 }
 
 // validate returns what is wrong with the flags, and with the files.

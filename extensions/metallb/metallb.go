@@ -12,7 +12,6 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/ccm"
-	"github.com/mooring-ccm/mooring/internal/flagannotation"
 	"github.com/mooring-ccm/mooring/providers/metal"
 	source "github.com/mooring-ccm/mooring/providers/metal/lb/metallb"
 )
@@ -33,9 +32,6 @@ func All() []ccm.Option {
 				flags.StringVar(&value, flag, "", "Where the provider metal has its pools, routers and advertisements from: "+kind+
 					", for MetalLB's resources in namespace "+source.DefaultNamespace+", or "+kind+"/NAMESPACE. They are watched; --cloud-config, or the object that holds "+
 					"it, may have the other sections. Empty: from the cloud config.")
-				flagannotation.Explain(flags, map[string]string{
-					flag: "A cluster moves from MetalLB and back with the resources that it has",
-				})
 			},
 			Validate: func() []error {
 				if _, err := namespaceOf(value); err != nil {

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/mooring-ccm/mooring/ccm"
-	"github.com/mooring-ccm/mooring/internal/flagannotation"
 )
 
 // Controller returns the controller as a program registers it with ccm.WithController. It is disabled by default, and the reference has no
@@ -65,14 +64,6 @@ func (f *servingCertificateFlags) add(flags *pflag.FlagSet) {
 		"DNS domain of the cluster's Services and Pods, as in the kubelets' clusterDomain. No serving certificate of a kubelet has a name in it.")
 	flags.BoolVar(&f.policy.TrustProviderIDs, "kubelet-serving-trust-provider-ids", f.policy.TrustProviderIDs,
 		"Find the instance of a node that asks for a serving certificate by its provider ID, which its kubelet may have written, and not by its name.")
-	flagannotation.Explain(flags, map[string]string{
-		"kubelet-serving-allowed-dns":        "",
-		"kubelet-serving-allowed-cidrs":      "",
-		"kubelet-serving-deny":               "",
-		"kubelet-serving-approvals-per-hour": "",
-		"kubelet-serving-cluster-domain":     "A kubelet with a certificate for a name in this domain could answer for Services",
-		"kubelet-serving-trust-provider-ids": "A cloud whose instances do not have the names of their nodes",
-	})
 }
 
 // validate checks the flags and completes the policy.

@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
-
-	"github.com/mooring-ccm/mooring/internal/flagannotation"
 )
 
 const preface = `# Flags of cloud-controller-manager
@@ -33,10 +31,10 @@ func Render(flags *pflag.FlagSet) []byte {
 	var text strings.Builder
 	text.WriteString(preface)
 	all := sorted(flags)
+	defaults := OtherDefaults()
 	for _, flag := range all {
-		if reason := annotation(flag, flagannotation.Reason); reason != "" {
-			fmt.Fprintf(&text, "\n`--%s` has the default `%s`, and in the reference `%s`. %s.\n",
-				flag.Name, flag.DefValue, annotation(flag, flagannotation.ReferenceDefault), reason)
+		if other, found := defaults[flag.Name]; found {
+			fmt.Fprintf(&text, "\n`--%s` has the default `%s`, and in the reference `%s`. %s.\n", flag.Name, flag.DefValue, other.Reference, other.Reason)
 		}
 	}
 	text.WriteString("\nOther flags that work differently are marked **Differs**, and flags that the reference lacks **New**. The [migration " +
@@ -45,7 +43,7 @@ func Render(flags *pflag.FlagSet) []byte {
 		if !slices.Contains(libraries, section) {
 			fmt.Fprintf(&text, "\n## %s\n\n", section)
 			for _, flag := range all {
-				if annotation(flag, flagannotation.Section) == section {
+				if sectionOf(flag) == section {
 					writeFlag(&text, flag)
 				}
 			}
@@ -58,7 +56,8 @@ func Render(flags *pflag.FlagSet) []byte {
 // writeFlag writes one flag as a list item.
 func writeFlag(text *strings.Builder, flag *pflag.Flag) {
 	usage, _, cut := strings.Cut(strings.Join(strings.Fields(flag.Usage), " "), gates)
-	if flag.Annotations[flagannotation.Added] == nil && flag.Name != "controllers" {
+	why, added := reasonFor(flag.Name)
+	if !added && flag.Name != "controllers" {
 		usage, _, _ = strings.Cut(usage, ". ")
 	}
 	if cut {
@@ -69,12 +68,12 @@ func writeFlag(text *strings.Builder, flag *pflag.Flag) {
 	if !strings.HasSuffix(usage, ".") {
 		text.WriteString(".")
 	}
-	if note := annotation(flag, flagannotation.Note); note != "" {
+	if note := Notes()[flag.Name]; note != "" {
 		fmt.Fprintf(text, "\n  **Differs**: %s.", note)
 	}
-	if why := annotation(flag, flagannotation.Added); why != "" {
+	if why != "" {
 		fmt.Fprintf(text, "\n  **New**: %s.", why)
-	} else if flag.Annotations[flagannotation.Added] != nil {
+	} else if added {
 		text.WriteString(" **New**.")
 	}
 	text.WriteString("\n")
@@ -86,9 +85,9 @@ func writeLibraries(text *strings.Builder, all []*pflag.Flag) {
 		"kube-controller-manager](https://kubernetes.io/docs/reference/command-line-tools-reference/kube-controller-manager/)\nsay " +
 		"what they mean.\n\n")
 	for _, flag := range all {
-		if slices.Contains(libraries, annotation(flag, flagannotation.Section)) {
+		if slices.Contains(libraries, sectionOf(flag)) {
 			fmt.Fprintf(text, "- %s", declaration(flag))
-			if note := annotation(flag, flagannotation.Note); note != "" {
+			if note := Notes()[flag.Name]; note != "" {
 				fmt.Fprintf(text, ". **Differs**: %s.", note)
 			}
 			text.WriteString("\n")
@@ -120,7 +119,7 @@ func sorted(flags *pflag.FlagSet) []*pflag.Flag {
 func sections(all []*pflag.Flag) []string {
 	var names []string
 	for _, flag := range all {
-		if name := annotation(flag, flagannotation.Section); name != "" && !slices.Contains(names, name) {
+		if name := sectionOf(flag); name != "" && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
@@ -128,5 +127,7 @@ func sections(all []*pflag.Flag) []string {
 	return names
 }
 
-// annotation returns the value of an annotation, empty if the flag does not have it.
-func annotation(flag *pflag.Flag, key string) string { return strings.Join(flag.Annotations[key], " ") }
+// sectionOf returns the heading under which --help shows a flag, as the command says.
+func sectionOf(flag *pflag.Flag) string {
+	return strings.Join(flag.Annotations["mooring.dev/section"], " ")
+}

@@ -2,11 +2,10 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/spf13/pflag"
 
-	"github.com/mooring-ccm/mooring/internal/flagannotation"
+	"github.com/mooring-ccm/mooring/dev/docgen/flagdoc"
 )
 
 // flagTable is what becomes of the flags of the reference.
@@ -15,16 +14,17 @@ type flagTable struct {
 	added   []string
 }
 
-// compareFlags says of each flag of the reference what becomes of it, by the annotations of ours. A flag that is missing is an
+// compareFlags says of each flag of the reference what becomes of it, by the tables of package flagdoc. A flag that is missing is an
 // error.
 func compareFlags(reference, ours *pflag.FlagSet) (table flagTable, err error) {
+	defaults, notes := flagdoc.OtherDefaults(), flagdoc.Notes()
 	reference.VisitAll(func(theirs *pflag.Flag) {
 		flag := ours.Lookup(theirs.Name)
 		if flag == nil {
 			err = fmt.Errorf("there is no --%s, which the reference has", theirs.Name)
 			return
 		}
-		if annotation(flag, flagannotation.Reason)+annotation(flag, flagannotation.Note) != "" {
+		if _, other := defaults[flag.Name]; other || notes[flag.Name] != "" {
 			table.differs = append(table.differs, flag.Name)
 		}
 	})
@@ -35,5 +35,3 @@ func compareFlags(reference, ours *pflag.FlagSet) (table flagTable, err error) {
 	})
 	return table, err
 }
-
-func annotation(flag *pflag.Flag, key string) string { return strings.Join(flag.Annotations[key], " ") }

@@ -1,29 +1,19 @@
-package ccm
+package flagdoc
 
-import (
-	"maps"
+// OtherDefault is why a flag has another default than in the reference.
+type OtherDefault struct{ Reference, Reason string }
 
-	"github.com/spf13/pflag"
-	cliflag "k8s.io/component-base/cli/flag"
-
-	"github.com/mooring-ccm/mooring/internal/flagannotation"
-)
-
-//go:generate go run ../dev/docgen/flagdoc/generate --file ../docs/reference/flags.md
-//go:generate go run ../dev/docgen/metrics --root .. --file ../docs/reference/metrics.md
-//go:generate go run ../dev/docgen/migration --metrics ../docs/reference/metrics.md --file ../docs/reference/migration-table.md
-
-// otherDefaults are the flags of the reference that have another default here. Each is a promise broken, so each needs its
+// OtherDefaults are the flags of the reference that have another default here. Each is a promise broken, so each needs its
 // reason; docs/reference/flags.md shows it.
-func otherDefaults() map[string]struct{ reference, reason string } {
-	return map[string]struct{ reference, reason string }{
+func OtherDefaults() map[string]OtherDefault {
+	return map[string]OtherDefault{
 		"kube-api-qps": {"20", "A client that throttles itself delays a mass join of nodes on an idle API server. A busy one has API " +
 			"Priority and Fairness. A positive value switches the client's throttling on again, with --kube-api-burst"},
 	}
 }
 
-// additions are the flags that the reference does not have, with the reason where the meaning of the flag does not show it.
-func additions() map[string]string {
+// Additions are the flags that the reference does not have, with the reason where the meaning of the flag does not show it.
+func Additions() map[string]string {
 	return map[string]string{
 		"node-selector":                    "",
 		"provider-id-schemes":              "",
@@ -55,11 +45,38 @@ func additions() map[string]string {
 	}
 }
 
+// OfExtensions are the flags of the extensions, as Additions.
+func OfExtensions() map[string]string {
+	return map[string]string{
+		"autoscaler-bind-address":            "",
+		"autoscaler-port":                    "",
+		"autoscaler-tls-cert-file":           "",
+		"autoscaler-tls-private-key-file":    "",
+		"autoscaler-client-ca-file":          "",
+		"autoscaler-load-balancer-wait":      "",
+		"kubelet-serving-allowed-dns":        "",
+		"kubelet-serving-allowed-cidrs":      "",
+		"kubelet-serving-deny":               "",
+		"kubelet-serving-approvals-per-hour": "",
+		"kubelet-serving-cluster-domain":     "A kubelet with a certificate for a name in this domain could answer for Services",
+		"kubelet-serving-trust-provider-ids": "A cloud whose instances do not have the names of their nodes",
+		"metal-config-source":                "A cluster moves from MetalLB and back with the resources that it has",
+	}
+}
+
+// reasonFor returns why there is a flag that the reference does not have, if that is so.
+func reasonFor(flag string) (why string, added bool) {
+	if why, added = Additions()[flag]; !added {
+		why, added = OfExtensions()[flag]
+	}
+	return why, added
+}
+
 // positive is the note of periods that must not be zero.
 const positive = "Zero or less is an error at start-up; the reference then never pauses"
 
-// notes say how flags of the reference behave differently here.
-func notes() map[string]string {
+// Notes say how flags of the reference behave differently here.
+func Notes() map[string]string {
 	return map[string]string{
 		"controllers": "Naming a controller of the reference that this build does not contain is an error at start-up. `*` does not name " +
 			"it: the log then says which ones are missing",
@@ -95,30 +112,4 @@ func notes() map[string]string {
 		"kube-api-burst":    "Without effect unless --kube-api-qps is positive. As in the reference, both bound each client",
 		"min-resync-period": "For the informers that a plugin asks for. The manager's own cache has no resyncs",
 	}
-}
-
-// annotated returns copies of the flags that say where they belong and how they differ, for the generated reference. Copies,
-// because some of the flags belong to the whole process.
-func annotated(sections cliflag.NamedFlagSets) []*pflag.Flag {
-	defaults, added, noted := otherDefaults(), additions(), notes()
-	var flags []*pflag.Flag
-	for _, section := range sections.Order {
-		sections.FlagSets[section].VisitAll(func(original *pflag.Flag) {
-			flag := *original
-			flag.Annotations = map[string][]string{flagannotation.Section: {section}}
-			maps.Copy(flag.Annotations, original.Annotations)
-			if difference, found := defaults[flag.Name]; found {
-				flag.Annotations[flagannotation.ReferenceDefault] = []string{difference.reference}
-				flag.Annotations[flagannotation.Reason] = []string{difference.reason}
-			}
-			if reason, found := added[flag.Name]; found {
-				flag.Annotations[flagannotation.Added] = []string{reason}
-			}
-			if note, found := noted[flag.Name]; found {
-				flag.Annotations[flagannotation.Note] = []string{note}
-			}
-			flags = append(flags, &flag)
-		})
-	}
-	return flags
 }
