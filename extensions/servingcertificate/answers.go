@@ -19,7 +19,7 @@ type lookUp func(ctx context.Context, node *corev1.Node, maxAge time.Duration) (
 // answers has the cloud asked about the instances of nodes, one question for each node at a time. No pass waits for an answer: when it has
 // come, its requester is put into the queue. So a node for which the cloud hangs holds no worker, and no other node.
 //
-// It is not instances.Questions, which is for passes over all nodes: those wait a little for their answers, get each answer once, and ask no
+// It is not nodeview.View, which is for passes over all nodes: those wait a little for their answers, get each answer once, and ask no
 // more often than they pass. Here an answer is kept for a while, serves callers that allow its age, errors included, and is about a node as it was
 // when the question was put.
 type answers struct {

@@ -61,7 +61,7 @@ type source interface {
 	lookup(ctx context.Context, node *corev1.Node, maxAge time.Duration) (Observation, error)
 	each(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield)
 	peek(node *corev1.Node, notBefore time.Time) (Observation, bool)
-	states(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, what subject, yield Yield)
+	states(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield)
 }
 
 // New returns an inventory that has not asked the cloud anything yet.

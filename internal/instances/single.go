@@ -11,6 +11,10 @@ import (
 )
 
 const (
+	// AnswerWait is how long a pass waits for the answers to the questions that it puts. A cloud answers within a second; a node
+	// for which it takes longer must not hold up what the pass can do for the others, and two seconds are what a node that is gone
+	// takes from one observation to the next.
+	AnswerWait = 1500 * time.Millisecond
 	// callsPerNode is what a question for the state of one node costs: whether it exists, and whether it runs.
 	callsPerNode = 2
 	// slowPause is for how long no single node is asked for after an answer for which a pass did not wait.
@@ -42,9 +46,9 @@ func (s *spotCheck) waited() {
 
 // confirmed returns what is said of single nodes, if that was asked for, and whether all of them are as the newest listing showed
 // them.
-func (l *lister) confirmed(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, what subject) ([]Observation, bool) {
+func (l *lister) confirmed(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration) ([]Observation, bool) {
 	newest, ok := l.calls.newest()
-	if !ok || what != aboutState || callsPerNode*len(nodes) >= newest.value.pages || !l.confirm.usable() {
+	if !ok || callsPerNode*len(nodes) >= newest.value.pages || !l.confirm.usable() {
 		return nil, false
 	}
 	before := make(map[nodeKey]Observation, len(nodes))

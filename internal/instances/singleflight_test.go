@@ -168,7 +168,7 @@ func TestAPanicOfThePluginIsAnError(t *testing.T) {
 						}
 					}
 					inv.LookupEach(ctx, []*corev1.Node{node("a")}, 0, count)
-					inv.ExistsEach(ctx, []*corev1.Node{node("a")}, 0, count)
+					inv.StateEach(ctx, []*corev1.Node{node("a")}, 0, count)
 					if answers != 2 {
 						t.Errorf("%d answers, want 2", answers)
 					}

@@ -12,6 +12,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -23,44 +24,25 @@ func (i *Inventory) Lists() bool {
 
 // StateEach asks for many nodes whether their instances exist and run, and hands each answer to yield as LookupEach does,
 // under the same rules of age. Where the cloud cannot list, it is asked by InstanceExists and InstanceShutdown, or their
-// legacy forms, and only Status, State and At are known. An error that comes with the status Found says that the instance
+// legacy forms, and only Status, State and At are known; of a ready node, only its existence is asked for. An error that comes with the status Found says that the instance
 // exists and only its state could not be learned. See ADR 24.
 func (i *Inventory) StateEach(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield) {
-	i.statesEach(ctx, nodes, maxAge, aboutState, yield)
-}
-
-// ExistsEach is StateEach without the state: where the cloud cannot list, it saves the second call for each node.
-func (i *Inventory) ExistsEach(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield) {
-	i.statesEach(ctx, nodes, maxAge, aboutExistence, yield)
-}
-
-func (i *Inventory) statesEach(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, what subject, yield Yield) {
 	if len(nodes) == 0 {
 		return
 	}
-	i.source.states(ctx, nodes, maxAge, what, func(node *corev1.Node, observation Observation, err error) {
+	i.source.states(ctx, nodes, maxAge, func(node *corev1.Node, observation Observation, err error) {
 		i.metrics.lookedUp(observation, err)
 		yield(node, observation, err)
 	})
 }
 
-// subject is what a question about state wants to know.
-type subject int
-
-const (
-	// aboutExistence is whether the instance exists.
-	aboutExistence subject = iota
-	// aboutState is that, and whether it runs.
-	aboutState
-)
-
 // states takes what the watch shows, or what is as it was by questions for single nodes, and everything else from a listing.
-func (l *lister) states(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, what subject, yield Yield) {
+func (l *lister) states(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield) {
 	age := ageOf(maxAge)
 	said, known := l.watched(ctx, nodes, age)
 	if !known {
 		age.notBefore = l.stream.latest(age.notBefore)
-		if said, known = l.confirmed(ctx, nodes, maxAge, what); !known && said != nil {
+		if said, known = l.confirmed(ctx, nodes, maxAge); !known && said != nil {
 			age.notBefore = age.asked
 		}
 	}
@@ -73,20 +55,20 @@ func (l *lister) states(ctx context.Context, nodes []*corev1.Node, maxAge time.D
 	l.listed(ctx, nodes, age, yield)
 }
 
-// states does not ask whether the instance of a node with the shutdown taint runs: the taint goes when the node is ready, and the answer would change
-// nothing.
-func (p *perNode) states(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, what subject, yield Yield) {
-	runs := func(node *corev1.Node) bool { return what == aboutState && !isShutDown(node) }
+// states does not ask whether the instance of a node with the shutdown taint runs, or of one that is ready: the taint goes when the node is ready,
+// and the answer would change nothing.
+func (p *perNode) states(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield) {
+	runs := func(node *corev1.Node) bool { return !IsShutDown(node) && !ownership.Ready(node) }
 	p.askEach(ctx, nodes, maxAge, runs, func(node *corev1.Node, said Observation, err error) {
-		if what == aboutState && err == nil && said.Status == Found && isShutDown(node) {
+		if err == nil && said.Status == Found && IsShutDown(node) {
 			said.State = provider.InstanceStopped
 		}
 		yield(node, said, err)
 	})
 }
 
-// isShutDown reports whether a node has the shutdown taint.
-func isShutDown(node *corev1.Node) bool {
+// IsShutDown reports whether a node has the shutdown taint.
+func IsShutDown(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == cloudproviderapi.TaintNodeShutdown })
 }
 
@@ -102,7 +84,7 @@ func (p *perNode) askEach(ctx context.Context, nodes []*corev1.Node, maxAge time
 	})
 }
 
-// without leaves of an answer what StateEach and ExistsEach promise, whichever question it was an answer to.
+// without leaves of an answer what StateEach promises, whichever question it was an answer to.
 func without(observation Observation) Observation {
 	observation.Metadata, observation.Answered = cloudprovider.InstanceMetadata{}, ""
 	return observation

@@ -194,10 +194,17 @@ func TestStateOfACloudThatCannotList(t *testing.T) {
 	}
 }
 
-func TestExistenceCostsOneCall(t *testing.T) {
+// ready returns a node of which the cloud is only asked whether its instance exists.
+func ready(n *corev1.Node) *corev1.Node {
+	n = n.DeepCopy()
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	return n
+}
+
+func TestAReadyNodeCostsOneCall(t *testing.T) {
 	cloud := &stateCloud{exists: answers(true, nil)}
 	inv := instances.New(instances.Options{Cloud: cloud})
-	inv.ExistsEach(t.Context(), []*corev1.Node{node("a")}, 0, func(_ *corev1.Node, got instances.Observation, err error) {
+	inv.StateEach(t.Context(), []*corev1.Node{ready(node("a"))}, 0, func(_ *corev1.Node, got instances.Observation, err error) {
 		if err != nil || got.Status != instances.Found || got.State != provider.InstanceStateUnknown {
 			t.Errorf("%s, %s, error %v; want found, of unknown state", got.Status, got.State, err)
 		}
@@ -211,6 +218,7 @@ func TestExistenceCostsOneCall(t *testing.T) {
 // EC2 describes an instance for an hour after its end.
 func TestEachQuestionIsPutOnce(t *testing.T) {
 	ignore := func(*corev1.Node, instances.Observation, error) {}
+	existing := []*corev1.Node{ready(nodeWithID("a", "fake://a"))}
 	tests := []struct {
 		name  string
 		asks  func(*testing.T, *instances.Inventory, []*corev1.Node)
@@ -218,16 +226,16 @@ func TestEachQuestionIsPutOnce(t *testing.T) {
 	}{
 		{
 			"existence, then state", func(t *testing.T, inv *instances.Inventory, nodes []*corev1.Node) {
-				inv.ExistsEach(t.Context(), nodes, time.Hour, ignore)
+				inv.StateEach(t.Context(), existing, time.Hour, ignore)
 				inv.StateEach(t.Context(), nodes, time.Hour, ignore)
 				inv.StateEach(t.Context(), nodes, time.Hour, ignore)
-				inv.ExistsEach(t.Context(), nodes, time.Hour, ignore)
+				inv.StateEach(t.Context(), existing, time.Hour, ignore)
 			}, []string{"exists a", "shutdown a"},
 		},
 		{
 			"metadata, which does not tell existence", func(t *testing.T, inv *instances.Inventory, nodes []*corev1.Node) {
 				inv.LookupEach(t.Context(), nodes, time.Hour, ignore)
-				inv.ExistsEach(t.Context(), nodes, time.Hour, ignore)
+				inv.StateEach(t.Context(), existing, time.Hour, ignore)
 				inv.StateEach(t.Context(), nodes, time.Hour, ignore)
 			}, []string{"metadata a", "exists a", "shutdown a"},
 		},
@@ -241,10 +249,10 @@ func TestEachQuestionIsPutOnce(t *testing.T) {
 			}, []string{"exists a", "shutdown a", "metadata a"},
 		},
 		{
-			"an answer that is too old", func(t *testing.T, inv *instances.Inventory, nodes []*corev1.Node) {
-				inv.ExistsEach(t.Context(), nodes, time.Hour, ignore)
+			"an answer that is too old", func(t *testing.T, inv *instances.Inventory, _ []*corev1.Node) {
+				inv.StateEach(t.Context(), existing, time.Hour, ignore)
 				time.Sleep(time.Second)
-				inv.ExistsEach(t.Context(), nodes, time.Second-1, ignore)
+				inv.StateEach(t.Context(), existing, time.Second-1, ignore)
 			}, []string{"exists a", "exists a"},
 		},
 	}
@@ -267,7 +275,7 @@ func TestAnInstanceThatWentSinceIsNotFound(t *testing.T) {
 		cloud := &stateCloud{exists: answers(true, nil), shutdown: answers(false, nil)}
 		inv := instances.New(instances.Options{Cloud: cloud})
 		asked := []*corev1.Node{nodeWithID("a", "fake://a")}
-		inv.ExistsEach(t.Context(), asked, 0, func(*corev1.Node, instances.Observation, error) {})
+		inv.StateEach(t.Context(), []*corev1.Node{ready(asked[0])}, 0, func(*corev1.Node, instances.Observation, error) {})
 		time.Sleep(time.Second)
 		cloud.exists, cloud.shutdown = answers(false, nil), answers(false, provider.ErrInstanceNotFound)
 		now := time.Now()

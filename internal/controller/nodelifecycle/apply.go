@@ -20,6 +20,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/dryrun"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
+	"github.com/mooring-ccm/mooring/internal/nodeview"
 )
 
 // fieldManager names us in the managed fields of nodes.
@@ -244,7 +245,7 @@ func (w writer) recordOutcome(done result) {
 }
 
 // recordUnanswered says on nodes that the cloud returned errors for them.
-func (w writer) recordUnanswered(unanswered []instances.Answer) {
+func (w writer) recordUnanswered(unanswered []nodeview.Row) {
 	for _, answer := range unanswered {
 		w.limiter.Record(w.recorder, answer.Node, corev1.EventTypeWarning, ReasonCloudError, unansweredMessage(answer.Node.Name, answer.Err))
 	}

@@ -2,7 +2,7 @@
 // nodes whose instances are shut down.
 //
 // Data flows one way, once per period. dirtynodes.go says when a pass is due. pass.go reads the nodes from the cache, and nodes.go says whose they
-// are. observe.go asks the cloud about nodes that are not ready. desired.go decides by that answer what each node shall be. plan.go decides what may
+// are. observe.go asks the cloud about nodes that are not ready; when, says package nodeview. desired.go decides by that answer what each node shall be. plan.go decides what may
 // be done about it: it holds the guard that keeps a wrong "not found" from deleting nodes. deletionlog.go records deletions before they happen, so a
 // restart does not forget them. apply.go carries the plan out.
 package nodelifecycle
@@ -33,8 +33,6 @@ import (
 const Name = "cloud-node-lifecycle-controller"
 
 const (
-	// DefaultPeriod is the reference's --node-monitor-period.
-	DefaultPeriod = 5 * time.Second
 	// DefaultWindow is the time over which deletions are counted.
 	DefaultWindow = 10 * time.Minute
 	// DefaultWorkers is how many nodes are written to at once.

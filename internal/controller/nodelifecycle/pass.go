@@ -67,7 +67,7 @@ func (p *reconciler) pass(ctx context.Context) (again time.Time) {
 	planned := p.act(ctx, all, seen.said)
 	p.metrics.planned(planned)
 	p.metrics.passed(time.Since(began))
-	p.observer.polls.await(planned.due)
+	p.observer.view.Expect(planned.due)
 	return p.next(planned)
 }
 

@@ -40,11 +40,10 @@ type guard struct {
 }
 
 const (
+	// DefaultPeriod is the reference's --node-monitor-period. The answers of one pass come within it.
+	DefaultPeriod = 5 * time.Second
 	// answerAge is how long an answer counts for a decision that waits for other answers.
 	answerAge = 2 * time.Minute
-	// samePass is how much earlier than a denial the cloud may have affirmed another instance: the answers of one pass come one after the
-	// other.
-	samePass = 5 * time.Second
 )
 
 // denial is the row of observations in which the cloud denied a node's instance.
@@ -289,9 +288,10 @@ type evidence struct {
 	allSilent bool
 }
 
-// affirms reports whether the cloud has affirmed an instance since about the first credible denial of a row.
+// affirms reports whether the cloud has affirmed an instance since about the first credible denial of a row: the answers of one pass come one after
+// the other.
 func (e evidence) affirms(row denial, now time.Time) bool {
-	return !e.affirmed.Before(row.believed.Add(-samePass)) && now.Sub(e.affirmed) < answerAge
+	return !e.affirmed.Before(row.believed.Add(-DefaultPeriod)) && now.Sub(e.affirmed) < answerAge
 }
 
 // decideDenied decides about a node whose instance the cloud denies. An acknowledged deletion needs no credible denial and is not limited. An

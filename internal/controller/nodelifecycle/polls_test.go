@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-ccm/mooring/internal/nodeview"
 )
 
 // A node that stays as it is is asked for less and less often, whatever the cloud offers; what happens to it and to others is seen as
@@ -72,7 +74,7 @@ func TestAThousandSilentNodesTakeTwoPasses(t *testing.T) {
 		if took := time.Since(begun); took > 2*(shortPause+shortPause) {
 			t.Errorf("the last node is gone or tainted after %s", took)
 		}
-		time.Sleep(each*pauseEach - 2*DefaultPeriod)
+		time.Sleep(each*nodeview.LongestPause/nodeview.ManyOff - 2*DefaultPeriod)
 		calls := 0
 		for _, name := range names {
 			calls += s.cloud.count(name)

@@ -238,7 +238,7 @@ func (m *model) checkDeletion(action action) (counts bool) {
 		m.t.Fatalf("deletes %s after denials at %v, want them to last %s", action.node.name, row, m.settings.MinDenialTime)
 	case action.node.announced && m.silence():
 		return false
-	case m.affirmed.Before(row[0].Add(-samePass)) || m.planned.Sub(m.affirmed) >= answerAge:
+	case m.affirmed.Before(row[0].Add(-DefaultPeriod)) || m.planned.Sub(m.affirmed) >= answerAge:
 		m.t.Fatalf("deletes %s by denials at %v of a cloud that last knew an instance at %s", action.node.name, row, m.affirmed)
 	case action.node.announced, m.settings.Limit.Off():
 		return false
