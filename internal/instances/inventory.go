@@ -46,7 +46,8 @@ type Options struct {
 // Inventory knows what the cloud said of its instances. It is safe for concurrent use.
 type Inventory struct {
 	options Options
-	source  source
+	one     *perNode
+	lister  *lister // nil unless the cloud can list
 	stream  *stream // nil unless the provider offers a watch
 	// standby says that the watch may run before this process leads.
 	standby bool
@@ -56,28 +57,19 @@ type Inventory struct {
 // Yield takes what Lookup would return for one of many nodes.
 type Yield func(node *corev1.Node, observation Observation, err error)
 
-// source is one of the two ways to ask: a lister or perNode.
-type source interface {
-	lookup(ctx context.Context, node *corev1.Node, maxAge time.Duration) (Observation, error)
-	each(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield)
-	peek(node *corev1.Node, notBefore time.Time) (Observation, bool)
-	states(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield)
-}
-
 // New returns an inventory that has not asked the cloud anything yet.
 func New(options Options) *Inventory {
 	options.Window = cmp.Or(options.Window, DefaultWindow)
 	inventory := &Inventory{options: options, metrics: newMetrics(options.Registerer)}
 	capabilities := provider.CapabilitiesOf(options.Cloud)
+	inventory.one = newPerNode(options.Cloud, inventory.metrics)
 	if capabilities.ListInstances == nil {
-		inventory.source = newPerNode(options.Cloud, inventory.metrics)
 		return inventory
 	}
-	listing := newLister(capabilities.ListInstances, newPerNode(options.Cloud, inventory.metrics), options.Window, inventory.metrics)
-	inventory.source = listing
+	inventory.lister = newLister(capabilities.ListInstances, inventory.one, options.Window, inventory.metrics)
 	if capabilities.WatchInstances != nil {
-		inventory.stream = newStream(capabilities.WatchInstances, listing.newest, inventory.metrics)
-		listing.stream, inventory.standby = inventory.stream, capabilities.StandbySafe
+		inventory.stream = newStream(capabilities.WatchInstances, inventory.lister.newest, inventory.metrics)
+		inventory.lister.stream, inventory.standby = inventory.stream, capabilities.StandbySafe
 	}
 	return inventory
 }
@@ -100,50 +92,84 @@ func (i *Inventory) Supported() error {
 // its name. An instance may be reported as found on the word of an answer no older than maxAge, counted from now; anything
 // else is only said by an answer sought from now on. The error says that nothing is known: it is the cloud's, with its type,
 // an *AmbiguousNameError, *InvalidListError, *ProviderIDMissingError or *UnsupportedError, or the error of ctx.
-func (i *Inventory) Lookup(ctx context.Context, node *corev1.Node, maxAge time.Duration) (Observation, error) {
-	observation, err := i.source.lookup(ctx, node, maxAge)
-	i.metrics.lookedUp(observation, err)
+func (i *Inventory) Lookup(ctx context.Context, node *corev1.Node, maxAge time.Duration) (observation Observation, err error) {
+	if i.lister != nil {
+		observation, err = i.lister.lookup(ctx, node, ageOf(maxAge))
+	} else {
+		observation, err = i.one.lookup(ctx, node, ageOf(maxAge))
+	}
+	i.metrics.lookups.WithLabelValues(resultOf(observation, err)).Inc()
 	return observation, err
+}
+
+// resultOf returns what an answer comes to, as the metrics label it.
+func resultOf(observation Observation, err error) string {
+	if err != nil {
+		return "error"
+	}
+	return statuses[observation.Status]
 }
 
 // LookupEach looks many nodes up at once and hands each answer to yield, one at a time and in no particular order. The rules
 // are those of Lookup, and the question counts as asked when LookupEach is called. Where the cloud can list, all nodes
 // together cost one listing at most; where not, all questions are put at once, and their priority comes from ctx.
 func (i *Inventory) LookupEach(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield) {
+	i.each(ctx, nodes, ageOf(maxAge), false, yield)
+}
+
+// StateEach asks for many nodes whether their instances exist and run, and hands each answer to yield as LookupEach does,
+// under the same rules of age. Where the cloud cannot list, it is asked by InstanceExists and InstanceShutdown, or their
+// legacy forms, and only Status, State and At are known; of a ready node, only its existence is asked for. An error that comes with the status Found
+// says that the instance exists and only its state could not be learned. See ADR 24.
+func (i *Inventory) StateEach(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield) {
+	i.each(ctx, nodes, ageOf(maxAge), true, yield)
+}
+
+func (i *Inventory) each(ctx context.Context, nodes []*corev1.Node, age age, states bool, yield Yield) {
 	if len(nodes) == 0 {
 		return
 	}
-	i.source.each(ctx, nodes, maxAge, func(node *corev1.Node, observation Observation, err error) {
-		i.metrics.lookedUp(observation, err)
+	counted := func(node *corev1.Node, observation Observation, err error) {
+		i.metrics.lookups.WithLabelValues(resultOf(observation, err)).Inc()
 		yield(node, observation, err)
-	})
+	}
+	switch {
+	case i.lister != nil:
+		i.lister.each(ctx, nodes, age, states, counted)
+	case states:
+		i.one.states(ctx, nodes, age, counted)
+	default:
+		i.one.fanOut(ctx, nodes, counted, func(ctx context.Context, node *corev1.Node) (Observation, error) { return i.one.lookup(ctx, node, age) })
+	}
 }
+
+// Lists reports whether any number of nodes costs the pages of one listing at most. If not, each node costs calls of its own.
+func (i *Inventory) Lists() bool { return i.lister != nil }
 
 // ListingTime returns how long the last listing took: a measure of what it costs to read everything again. It is zero where
 // the cloud cannot list, and before the first listing.
 func (i *Inventory) ListingTime() time.Duration {
-	if listing, lists := i.source.(*lister); lists {
-		return time.Duration(listing.takes.Load())
+	if i.lister == nil {
+		return 0
 	}
-	return 0
+	return time.Duration(i.lister.takes.Load())
 }
 
 // LastListed returns when the newest listing began; zero before the first, and where the cloud cannot list.
 func (i *Inventory) LastListed() time.Time {
-	if listing, lists := i.source.(*lister); lists {
-		newest, _ := listing.calls.newest()
-		return newest.at
+	if i.lister == nil {
+		return time.Time{}
 	}
-	return time.Time{}
+	newest, _ := i.lister.calls.newest()
+	return newest.at
 }
 
 // Listed hands to yield what the newest listing says of nodes, if there is one that is no older than a time, without asking the cloud.
 func (i *Inventory) Listed(nodes []*corev1.Node, notBefore time.Time, yield Yield) {
-	listing, lists := i.source.(*lister)
-	if !lists {
+	if i.lister == nil {
 		return
 	}
-	newest, ok := listing.calls.newest()
+	newest, ok := i.lister.calls.newest()
 	if !ok || newest.at.Before(notBefore) {
 		return
 	}
@@ -156,7 +182,11 @@ func (i *Inventory) Listed(nodes []*corev1.Node, notBefore time.Time, yield Yiel
 // Peek returns what is known of a node without asking the cloud, and whether anything no older than maxAge is known. Of an
 // instance that Peek does not report as found, nothing follows: it may be younger than the answer.
 func (i *Inventory) Peek(node *corev1.Node, maxAge time.Duration) (Observation, bool) {
-	return i.source.peek(node, time.Now().Add(-maxAge))
+	notBefore := time.Now().Add(-maxAge)
+	if i.lister != nil {
+		return i.lister.peek(node, notBefore)
+	}
+	return i.one.peek(node, notBefore)
 }
 
 // Start follows the provider's watch until ctx ends, if there is one: from the beginning if the provider allows that on

@@ -17,7 +17,6 @@ import (
 type lister struct {
 	list    provider.ListInstancesFunc
 	metrics *metrics
-	failed  recentError
 	calls   singleflight[*snapshot]
 	stream  *stream // nil unless the provider offers a watch
 	confirm spotCheck
@@ -42,9 +41,6 @@ func newLister(list provider.ListInstancesFunc, one *perNode, window time.Durati
 
 // run makes one listing.
 func (l *lister) run(ctx context.Context) (*snapshot, error) {
-	if err := l.failed.get(); err != nil {
-		return nil, &ListingError{Err: err, ago: true}
-	}
 	began := time.Now()
 	l.pace.begin(began)
 	assembly := l.assembly()
@@ -52,12 +48,9 @@ func (l *lister) run(ctx context.Context) (*snapshot, error) {
 		l.metrics.pages.Inc()
 		return assembly.add(page)
 	})
-	took := l.pace.end(time.Now())
+	took := l.pace.end(time.Now(), err != nil && ctx.Err() == nil) // an error after all callers have gone says nothing about the cloud
 	l.takes.Store(int64(took))
 	l.metrics.listed(began, assembly, took, err)
-	if ctx.Err() == nil {
-		l.failed.note(err) // an error after all callers have gone says nothing about the cloud
-	}
 	if err != nil {
 		return nil, &ListingError{Err: err}
 	}
@@ -81,24 +74,20 @@ func (l *lister) newest() *snapshot {
 	return newest.value
 }
 
-// listPatience is how long a node waits for a listing before it is asked for alone: ten pages of a slow cloud. A listing that hangs must not hold
-// up nodes that join.
-const listPatience = 10 * time.Second
-
 // lookup takes the watch's word that an instance is there. Everything else takes a listing. If that denies the instance, as listings that lag do,
-// or takes much longer than the last one, the cloud is asked for the node alone, as the reference asks. So it is if an earlier listing has not
+// or takes much longer than the last one and ten pages of a slow cloud, the cloud is asked for the node alone, as the reference asks. So it is if an earlier listing has not
 // returned, and none is made. Only that the instance is there counts then: a denial has its witnesses beside it in a listing.
-func (l *lister) lookup(ctx context.Context, node *corev1.Node, maxAge time.Duration) (Observation, error) {
+func (l *lister) lookup(ctx context.Context, node *corev1.Node, age age) (Observation, error) {
 	type answered struct {
 		observation Observation
 		err         error
 	}
 	listed := make(chan answered, 1)
 	go func() {
-		observation, err := l.lookupListed(ctx, node, maxAge)
+		observation, err := l.lookupListed(ctx, node, age)
 		listed <- answered{observation, err}
 	}()
-	patience := time.NewTimer(max(listPatience, 3*time.Duration(l.takes.Load())))
+	patience := time.NewTimer(max(2*maxRest, 3*time.Duration(l.takes.Load())))
 	defer patience.Stop()
 	var first *answered
 	select {
@@ -114,7 +103,7 @@ func (l *lister) lookup(ctx context.Context, node *corev1.Node, maxAge time.Dura
 	case said := <-listed:
 		return said.observation, said.err
 	case l.single <- struct{}{}:
-		observation, err := l.confirm.one.lookup(ctx, node, maxAge)
+		observation, err := l.confirm.one.lookup(ctx, node, age)
 		<-l.single
 		if err == nil && observation.Status == Found {
 			return observation, nil
@@ -129,8 +118,7 @@ func (l *lister) lookup(ctx context.Context, node *corev1.Node, maxAge time.Dura
 }
 
 // lookupListed looks a node up without asking for it alone.
-func (l *lister) lookupListed(ctx context.Context, node *corev1.Node, maxAge time.Duration) (Observation, error) {
-	age := ageOf(maxAge)
+func (l *lister) lookupListed(ctx context.Context, node *corev1.Node, age age) (Observation, error) {
 	var watched Observation
 	if l.stream.look(ctx, age.notBefore, func(find find) bool {
 		var err error
@@ -154,17 +142,26 @@ func (l *lister) lookupListed(ctx context.Context, node *corev1.Node, maxAge tim
 	return listed.value.find(node, listed.at)
 }
 
-// each looks all nodes up at once: by the watch if that shows all of them, and otherwise all in one listing, so what it
-// says is of one time and from one source. It makes a listing only if the newest does not answer for all of them.
-func (l *lister) each(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield) {
-	age := ageOf(maxAge)
-	if watched, ok := l.watched(ctx, nodes, age); ok {
+// each looks all nodes up at once: by the watch if that shows all of them, of their states only by questions for single nodes if that costs less, and
+// otherwise all in one listing, so what it says is of one time and from one source. It makes a listing only if the newest does not answer for all
+// of them.
+func (l *lister) each(ctx context.Context, nodes []*corev1.Node, age age, states bool, yield Yield) {
+	said, known := l.watched(ctx, nodes, age)
+	if !known {
+		single := age
+		age.notBefore = l.stream.latest(age.notBefore)
+		if states {
+			if said, known = l.confirmed(ctx, nodes, single); !known && said != nil {
+				age.notBefore = age.asked
+			}
+		}
+	}
+	if known {
 		for i, node := range nodes {
-			yield(node, watched[i], nil)
+			yield(node, said[i], nil)
 		}
 		return
 	}
-	age.notBefore = l.stream.latest(age.notBefore)
 	l.listed(ctx, nodes, age, yield)
 }
 
@@ -217,49 +214,143 @@ func (l *lister) peek(node *corev1.Node, notBefore time.Time) (Observation, bool
 type ListingError struct {
 	// Err is the cloud's.
 	Err error
-	// ago says that another caller met it, within errorHold.
-	ago bool
 }
 
 // Error says what was tried.
 func (e *ListingError) Error() string {
-	if e.ago {
-		return "listing the cloud's instances, a moment ago: " + e.Err.Error()
-	}
 	return "listing the cloud's instances: " + e.Err.Error()
 }
 
 // Unwrap returns the cloud's error.
 func (e *ListingError) Unwrap() error { return e.Err }
 
-// errorHold is how long a failed listing answers for callers that ask after it: an outage costs a call a second, however many
-// nodes are waiting. What the cloud itself asks for, by a Retry-After, its client holds to. A single node is not asked for for as long after the
-// first error; that pause doubles with each further one.
-const errorHold = time.Second
+const (
+	// AnswerWait is how long a pass waits for the answers to the questions that it puts. A cloud answers within a second; a node
+	// for which it takes longer must not hold up what the pass can do for the others, and two seconds are what a node that is gone
+	// takes from one observation to the next.
+	AnswerWait = 1500 * time.Millisecond
+	// callsPerNode is what a question for the state of one node costs: whether it exists, and whether it runs.
+	callsPerNode = 2
+)
 
-// recentError is the error of a listing that has just failed.
-type recentError struct {
-	mu    sync.Mutex
-	until time.Time
-	err   error
+// spotCheck asks for single nodes where that costs less than a listing. Its answers only count when they say what the last listing said:
+// that an instance is there as it was. Anything else is said by a listing, so a denial has its witnesses beside it.
+//
+// After an answer that did not come within AnswerWait no single node is asked for, for as long as a cloud may ask for a pause.
+type spotCheck struct {
+	one *perNode
+	// slow is when that last happened, in nanoseconds of the epoch.
+	slow atomic.Int64
 }
 
-// get returns the error for as long as it answers for others, and nil after that.
-func (r *recentError) get() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if time.Until(r.until) <= 0 {
-		return nil
+// confirmed returns what is said of single nodes, if that was asked for, and whether all of them are as the newest listing showed
+// them.
+func (l *lister) confirmed(ctx context.Context, nodes []*corev1.Node, age age) ([]Observation, bool) {
+	newest, ok := l.calls.newest()
+	if !ok || callsPerNode*len(nodes) >= newest.value.pages || time.Since(time.Unix(0, l.confirm.slow.Load())) < cloud.MaxRetryAfter {
+		return nil, false
 	}
-	return r.err
+	before := make(map[nodeKey]Observation, len(nodes))
+	for _, node := range nodes {
+		known, err := newest.value.find(node, newest.at)
+		if err != nil || known.Answered != node.Spec.ProviderID || known.State == provider.InstanceStateUnknown {
+			return nil, false // not there, or not known by the ID that would be asked for
+		}
+		before[keyOf(node)] = known
+	}
+	// While these are asked for, no other node is. What has no answer by then is for the listing to say; the questions go on.
+	var mu sync.Mutex
+	answered, done := make(map[nodeKey]Observation, len(nodes)), make(chan struct{})
+	go func() {
+		defer close(done)
+		ask := func(ctx context.Context, node *corev1.Node) (Observation, error) {
+			return l.confirm.one.state(ctx, node, age, true)
+		}
+		l.confirm.one.fanOut(ctx, nodes, func(node *corev1.Node, said Observation, err error) {
+			if err != nil {
+				said = Observation{}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			answered[keyOf(node)] = said
+		}, ask)
+	}()
+	timer := time.NewTimer(AnswerWait)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		l.confirm.slow.Store(time.Now().UnixNano())
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	said, same := make([]Observation, len(nodes)), true
+	for i, node := range nodes {
+		said[i] = answered[keyOf(node)]
+		same = same && said[i].Status == Found && said[i].State == before[keyOf(node)].State
+	}
+	return said, same
 }
 
-// note keeps an error, if it is one.
-func (r *recentError) note(err error) {
-	if err == nil {
-		return
+const (
+	// restFactor is for how many times the time that the last listing took the cloud rests before the next, up to maxRest.
+	restFactor = 3
+	// maxRest bounds the pause between listings. Listings that take longer than a third of it cost a cluster that grows more calls for each
+	// node that joins: the pause is the same, and there are more pages.
+	maxRest = 5 * time.Second
+	// debtShare is the share of maxRest by which listings together may have begun before their rest was over, until they have rested longer than they
+	// had to for as long. It is little beside the rest of a large cloud, each listing of which has many pages.
+	debtShare = 5
+)
+
+// pace says when the next listing may begin: callers that come in a burst share one, and the cloud rests. Nodes that join for a while, and of
+// which each takes a listing from after it appeared, cost a quarter of the cloud's time, and somewhat more at the end of a burst.
+// See ADR 10.
+type pace struct {
+	// window is how long the first who waits for a listing waits for others.
+	window time.Duration
+
+	began, ended time.Time
+	took         time.Duration
+	// failed says that the last listing ended with an error: an outage costs a call now and then, however many nodes are waiting. What the cloud itself
+	// asks for, by a Retry-After, its client holds to.
+	failed bool
+	// restDebt is how much rest the listings up to the last one lacked.
+	restDebt time.Duration
+}
+
+// due returns when a listing may begin for which the first waits since a time, and the last since another. If no caller has come for twice the window,
+// it may begin before the rest is over: a longer wait would not be shared.
+func (p *pace) due(first, last time.Time) time.Time {
+	due := p.rested()
+	if early := last.Add(2 * p.window); early.Before(due) && !p.failed && p.restDebt+due.Sub(early) <= maxRest/debtShare {
+		due = early
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.until, r.err = time.Now().Add(errorHold), err
+	if shared := first.Add(p.window); shared.After(due) {
+		due = shared
+	}
+	return due
+}
+
+// rested returns when the cloud has rested for long enough from the last listing.
+func (p *pace) rested() time.Time {
+	rest := min(restFactor*p.took, maxRest)
+	if p.failed {
+		rest = max(rest, AnswerWait)
+	}
+	return p.ended.Add(rest)
+}
+
+// begin notes that a listing begins.
+func (p *pace) begin(now time.Time) {
+	if !p.ended.IsZero() {
+		p.restDebt = max(0, p.restDebt+p.rested().Sub(now))
+	}
+	p.began = now
+}
+
+// end notes that a listing has ended, and returns how long it took.
+func (p *pace) end(now time.Time, failed bool) time.Duration {
+	p.ended, p.took, p.failed = now, now.Sub(p.began), failed
+	return p.took
 }

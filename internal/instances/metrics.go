@@ -88,13 +88,3 @@ func (m *metrics) watchEnded(err error) {
 }
 
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
-
-func (m *metrics) asked(result string) { m.calls.WithLabelValues(result).Inc() }
-
-func (m *metrics) lookedUp(observation Observation, err error) {
-	result := observation.Status.String()
-	if err != nil {
-		result = "error"
-	}
-	m.lookups.WithLabelValues(result).Inc()
-}

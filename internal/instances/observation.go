@@ -26,17 +26,11 @@ const (
 	NotFound
 )
 
+// statuses are the names of all Statuses.
+var statuses = [...]string{NoStatement: "no_statement", Found: "found", NotFound: "not_found"}
+
 // String returns the status as the metrics label it.
-func (s Status) String() string {
-	switch s {
-	case Found:
-		return "found"
-	case NotFound:
-		return "not_found"
-	default:
-		return "no_statement"
-	}
-}
+func (s Status) String() string { return statuses[s] }
 
 // Observation is what the cloud said of one node's instance. Its maps and slices are shared: they must not be changed.
 type Observation struct {

@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	cloudprovider "k8s.io/cloud-provider"
+	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/instances/bounds"
@@ -18,7 +22,8 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-// retention is how long an answer is kept that no caller asks for.
+// retention is how long an answer is kept that no caller asks for. The type and the zone of an instance that an older plugin is asked for are kept for
+// four times as long: they change seldom if ever, and cost such a plugin a call each.
 const retention = 15 * time.Minute
 
 // perNode asks a cloud that can only be asked for one instance at a time. It bounds nothing: how many calls are under way, which
@@ -26,7 +31,8 @@ const retention = 15 * time.Minute
 type perNode struct {
 	cloud   cloudprovider.Interface
 	metrics *metrics
-	legacy  *legacyFacts
+	// legacy are the types and zones of an older plugin.
+	legacy *cache.Expiring
 
 	mu        sync.Mutex
 	expiredAt time.Time
@@ -49,21 +55,11 @@ type record struct {
 }
 
 func newPerNode(cloud cloudprovider.Interface, metrics *metrics) *perNode {
-	return &perNode{cloud: cloud, metrics: metrics, legacy: newLegacyFacts(), expiredAt: time.Now(), nodes: map[nodeKey]*record{}}
+	return &perNode{cloud: cloud, metrics: metrics, legacy: cache.NewExpiring(), expiredAt: time.Now(), nodes: map[nodeKey]*record{}}
 }
 
 func keyOf(node *corev1.Node) nodeKey {
 	return nodeKey{name: node.Name, providerID: node.Spec.ProviderID, uid: node.UID}
-}
-
-func (p *perNode) lookup(ctx context.Context, node *corev1.Node, maxAge time.Duration) (Observation, error) {
-	return p.metadataOf(ctx, node, ageOf(maxAge))
-}
-
-func (p *perNode) metadataOf(ctx context.Context, node *corev1.Node, age age) (Observation, error) {
-	return answerOf(ctx, &p.of(node).metadata, age, func(ctx context.Context) (Observation, error) {
-		return p.counted(p.ask(ctx, node))
-	})
 }
 
 // age says how old an answer may be.
@@ -79,11 +75,21 @@ func ageOf(maxAge time.Duration) age {
 	return age{asked: now, notBefore: now.Add(-maxAge)}
 }
 
-// answerOf returns an answer that is young enough, and calls the cloud if there is no such answer.
-func answerOf(ctx context.Context, question *singleflight[Observation], age age, put ask[Observation]) (Observation, error) {
-	said, err := question.get(ctx, age.notBefore, put)
-	if err == nil && !conclusive(said.value, nil, said.at, age.asked) {
-		said, err = question.get(ctx, age.asked, put)
+// lookup returns all that the cloud knows of a node's instance but its state.
+func (p *perNode) lookup(ctx context.Context, node *corev1.Node, age age) (Observation, error) {
+	return p.answer(ctx, &p.of(node).metadata, age, func(ctx context.Context) (Observation, error) { return p.describe(ctx, node) })
+}
+
+// answer returns an answer that is young enough, and calls the cloud if there is no such answer.
+func (p *perNode) answer(ctx context.Context, question *singleflight[Observation], age age, put ask[Observation]) (Observation, error) {
+	counted := func(ctx context.Context) (Observation, error) {
+		observation, err := put(ctx)
+		p.metrics.calls.WithLabelValues(resultOf(observation, err)).Inc()
+		return observation, err
+	}
+	said, err := question.get(ctx, age.notBefore, counted)
+	if err == nil && said.value.Status != Found && said.at.Before(age.asked) {
+		said, err = question.get(ctx, age.asked, counted)
 	}
 	said.value.At = said.at
 	return said.value, err
@@ -93,8 +99,10 @@ func answerOf(ctx context.Context, question *singleflight[Observation], age age,
 func (p *perNode) of(node *corev1.Node) *record {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.expire()
-	key := keyOf(node)
+	if time.Since(p.expiredAt) >= retention/4 {
+		p.expire()
+	}
+	key := nodeKey{name: node.Name, providerID: node.Spec.ProviderID, uid: node.UID}
 	known, ok := p.nodes[key]
 	if !ok {
 		known = &record{}
@@ -105,22 +113,11 @@ func (p *perNode) of(node *corev1.Node) *record {
 
 // expire forgets answers that no caller has asked for in a while. The lock is held.
 func (p *perNode) expire() {
-	if time.Since(p.expiredAt) < retention/4 {
-		return
-	}
 	p.expiredAt = time.Now()
-	p.legacy.expire(p.expiredAt)
 	before := p.expiredAt.Add(-retention)
-	for key, known := range p.nodes {
-		if known.metadata.idle(before) && known.existence.idle(before) && known.power.idle(before) {
-			delete(p.nodes, key)
-		}
-	}
-}
-
-func (p *perNode) each(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield) {
-	age := ageOf(maxAge)
-	p.fanOut(ctx, nodes, yield, func(ctx context.Context, node *corev1.Node) (Observation, error) { return p.metadataOf(ctx, node, age) })
+	maps.DeleteFunc(p.nodes, func(_ nodeKey, known *record) bool {
+		return known.metadata.idle(before) && known.existence.idle(before) && known.power.idle(before)
+	})
 }
 
 // fanOut puts a question for each node, all at once: a goroutine for each is all that a question costs while it waits in the
@@ -156,61 +153,38 @@ func (p *perNode) peek(node *corev1.Node, notBefore time.Time) (Observation, boo
 	return said.value, true
 }
 
-// counted counts what a call came to.
-func (p *perNode) counted(observation Observation, err error) (Observation, error) {
+// describe asks for all that the cloud knows of a node's instance, in the way that the plugin offers. An older plugin takes several calls, which
+// are one turn: the first nodes are answered before all have been asked for. It is asked for type and zone now and then only.
+func (p *perNode) describe(ctx context.Context, node *corev1.Node) (Observation, error) {
+	instances, v2, err := p.instancesOf(legacyCloud{Interface: p.cloud, facts: p.legacy, anew: ownership.Uninitialized(node)})
 	if err != nil {
-		p.metrics.asked("error")
-	} else {
-		p.metrics.asked(observation.Status.String())
+		return Observation{}, err
 	}
-	return observation, err
-}
-
-// ask asks for all that the cloud knows of a node's instance.
-func (p *perNode) ask(ctx context.Context, node *corev1.Node) (Observation, error) {
 	observation := Observation{Listed: -1}
-	metadata, answered, err := p.metadata(ctx, node)
+	said, err := instances.InstanceMetadata(cloud.InOneTurn(ctx), node.DeepCopy())
 	switch {
 	case errors.Is(err, provider.ErrInstanceNotFound):
 		observation.Status = NotFound
+		return observation, nil
 	case err != nil:
-		return Observation{}, err
-	case metadata != nil:
-		observation.Status, observation.Answered = Found, answered
-		observation.Metadata = cloneMetadata(bounds.Trim(*metadata))
-	}
-	return observation, nil
-}
-
-// metadata asks the plugin for a node's instance in the way that the plugin offers. Nil metadata without an error means that
-// the plugin says nothing; answered is the provider ID that it vouched for itself. An older plugin takes several calls, which are one turn: the
-// first nodes are answered before all have been asked for.
-func (p *perNode) metadata(ctx context.Context, node *corev1.Node) (
-	metadata *cloudprovider.InstanceMetadata, answered string, err error,
-) {
-	instances, v2, err := p.describing(node)
-	if err != nil {
-		return nil, "", err
-	}
-	said, err := instances.InstanceMetadata(cloud.InOneTurn(ctx), node.DeepCopy())
-	if err != nil {
-		return nil, "", fmt.Errorf("asking the cloud for the instance of node %q: %w", node.Name, err)
-	}
-	if said == nil {
-		return nil, "", nil
+		return Observation{}, fmt.Errorf("asking the cloud for the instance of node %q: %w", node.Name, err)
+	case said == nil:
+		return observation, nil
 	}
 	known := *said
 	if length := len(known.ProviderID); length > bounds.MaxProviderIDBytes && known.ProviderID != node.Spec.ProviderID {
-		return nil, "", fmt.Errorf("asking the cloud for the instance of node %q: it answered with a provider ID of %d bytes", node.Name, length)
+		return Observation{}, fmt.Errorf("asking the cloud for the instance of node %q: it answered with a provider ID of %d bytes", node.Name, length)
 	}
 	if known.ProviderID == "" {
 		known.ProviderID = node.Spec.ProviderID
 	}
 	// Older plugins may know no provider IDs at all, and are served without, as in the reference.
 	if v2 && namesNothing(known.ProviderID) {
-		return nil, "", &ProviderIDMissingError{Name: node.Name, Said: known.ProviderID}
+		return Observation{}, &ProviderIDMissingError{Name: node.Name, Said: known.ProviderID}
 	}
-	return &known, said.ProviderID, nil
+	observation.Status, observation.Answered = Found, said.ProviderID
+	observation.Metadata = cloneMetadata(bounds.Trim(known))
+	return observation, nil
 }
 
 // namesNothing reports whether a provider ID is empty, or a scheme that nothing follows, which vSphere's plugin was seen to return for
@@ -220,17 +194,7 @@ func namesNothing(providerID string) bool {
 	return providerID == "" || found && strings.Trim(rest, "/") == ""
 }
 
-// instances returns how the plugin is asked, and whether that is by its own InstancesV2; an *UnsupportedError if it cannot be.
-func (p *perNode) instances() (asked cloudprovider.InstancesV2, v2 bool, err error) {
-	return p.instancesOf(p.cloud)
-}
-
-// describing returns how the plugin is asked for all that it knows of a node's instance. An older plugin is asked for its type and zone
-// now and then only.
-func (p *perNode) describing(node *corev1.Node) (asked cloudprovider.InstancesV2, v2 bool, err error) {
-	return p.instancesOf(legacyCloud{Interface: p.cloud, facts: p.legacy, anew: ownership.Uninitialized(node)})
-}
-
+// instancesOf returns how the plugin is asked, and whether that is by its own InstancesV2; an *UnsupportedError if it cannot be.
 func (p *perNode) instancesOf(older cloudprovider.Interface) (asked cloudprovider.InstancesV2, v2 bool, err error) {
 	if own, ok := p.cloud.InstancesV2(); ok && own != nil {
 		return own, true, nil
@@ -239,4 +203,106 @@ func (p *perNode) instancesOf(older cloudprovider.Interface) (asked cloudprovide
 		return instances, false, nil
 	}
 	return nil, false, &UnsupportedError{Provider: p.cloud.ProviderName()}
+}
+
+// IsShutDown reports whether a node has the shutdown taint.
+func IsShutDown(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == cloudproviderapi.TaintNodeShutdown })
+}
+
+// states does not ask whether the instance of a node with the shutdown taint runs, or of one that is ready: the taint goes when the node is ready,
+// and the answer would change nothing.
+func (p *perNode) states(ctx context.Context, nodes []*corev1.Node, age age, yield Yield) {
+	p.fanOut(ctx, nodes, yield, func(ctx context.Context, node *corev1.Node) (Observation, error) {
+		off := IsShutDown(node)
+		said, err := p.state(ctx, node, age, !off && !ownership.Ready(node))
+		if err == nil && said.Status == Found && off {
+			said.State = provider.InstanceStopped
+		}
+		return said, err
+	})
+}
+
+// state returns what StateEach promises, and asks whether the instance runs if that is to be known. That the cloud described an instance does not
+// say that it exists: AWS shows one for an hour after its end.
+func (p *perNode) state(ctx context.Context, node *corev1.Node, age age, power bool) (Observation, error) {
+	known := p.of(node)
+	exists := func(ctx context.Context) (Observation, error) { return p.exists(ctx, node) }
+	there, err := p.answer(ctx, &known.existence, age, exists)
+	providerID := there.Metadata.ProviderID // by which it was found
+	there.Metadata = cloudprovider.InstanceMetadata{}
+	if err != nil || there.Status != Found || !power {
+		return there, err
+	}
+	runs, err := p.answer(ctx, &known.power, age, func(ctx context.Context) (Observation, error) { return p.runs(ctx, node, providerID) })
+	gone := errors.Is(err, provider.ErrInstanceNotFound)
+	if gone && there.At.Before(age.asked) {
+		// It went since. Who says so has to be the cloud, asked for just that.
+		age.notBefore = age.asked
+		again, failed := p.answer(ctx, &known.existence, age, exists)
+		again.Metadata = cloudprovider.InstanceMetadata{}
+		if failed != nil || again.Status != Found {
+			return again, failed
+		}
+	}
+	switch {
+	case gone: // contradicts the answer before, so nothing is known
+		return Observation{}, err
+	case err != nil:
+		return there, err
+	}
+	there.State = runs.State
+	if runs.At.Before(there.At) {
+		there.At = runs.At
+	}
+	return there, nil
+}
+
+// exists asks the plugin whether a node's instance exists, in the form that the plugin offers. The provider ID by which it asked is in the answer, so
+// the question whether the instance runs need not find it out again.
+func (p *perNode) exists(ctx context.Context, node *corev1.Node) (Observation, error) {
+	observation, exists := Observation{Status: NotFound, Listed: -1}, false
+	node = node.DeepCopy()
+	instances, v2, err := p.instancesOf(p.cloud)
+	if err == nil && !v2 && node.Spec.ProviderID == "" {
+		// An older plugin is asked by the provider ID that it knows for the name.
+		if node.Spec.ProviderID, err = cloudprovider.GetInstanceProviderID(ctx, p.cloud, types.NodeName(node.Name)); err != nil {
+			err = fmt.Errorf("its provider ID by the name %q: %w", node.Name, err)
+		}
+	}
+	if err == nil {
+		exists, err = instances.InstanceExists(ctx, node)
+	}
+	switch {
+	case errors.Is(err, provider.ErrInstanceNotFound): // some plugins say so by the error, see kubernetes/kubernetes#141364
+		return observation, nil
+	case err != nil:
+		return Observation{}, fmt.Errorf("asking the cloud whether the instance of node %q exists: %w", node.Name, err)
+	case exists:
+		observation.Status, observation.Metadata.ProviderID = Found, node.Spec.ProviderID
+	}
+	return observation, nil
+}
+
+// runs asks the plugin whether an instance that exists is shut down. A plugin that cannot say is no error.
+func (p *perNode) runs(ctx context.Context, node *corev1.Node, providerID string) (Observation, error) {
+	observation, down := Observation{Status: Found, Listed: -1}, false
+	node = node.DeepCopy()
+	if node.Spec.ProviderID == "" {
+		node.Spec.ProviderID = providerID
+	}
+	instances, _, err := p.instancesOf(p.cloud)
+	if err == nil {
+		down, err = instances.InstanceShutdown(ctx, node)
+	}
+	switch {
+	case errors.Is(err, provider.ErrNotImplemented):
+	case err != nil:
+		return Observation{}, fmt.Errorf("asking the cloud whether the instance of node %q is shut down: %w", node.Name, err)
+	case down:
+		observation.State = provider.InstanceStopped
+	default:
+		observation.State = provider.InstanceRunning
+	}
+	return observation, nil
 }

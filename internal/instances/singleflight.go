@@ -79,7 +79,9 @@ func (s *singleflight[T]) get(ctx context.Context, notBefore time.Time, question
 	s.mu.Lock()
 	if s.last != nil && !s.last.at.Before(notBefore) {
 		defer s.mu.Unlock()
-		linkTo(ctx, s.last.asked)
+		if s.last.asked != nil {
+			linkTo(ctx, s.last.asked)
+		}
 		return *s.last, nil
 	}
 	c := s.join(ctx, notBefore, question)
@@ -87,7 +89,9 @@ func (s *singleflight[T]) get(ctx context.Context, notBefore time.Time, question
 
 	select {
 	case <-c.done:
-		linkTo(ctx, c.answer.asked)
+		if c.answer.asked != nil {
+			linkTo(ctx, c.answer.asked)
+		}
 		return c.answer, c.err
 	case <-ctx.Done():
 		s.leave(c)
@@ -213,9 +217,6 @@ func spanOf(ctx context.Context) *trace.SpanContext {
 
 // linkTo has the span of a caller that was served by another's question lead there: the call is in that trace.
 func linkTo(ctx context.Context, asked *trace.SpanContext) {
-	if asked == nil {
-		return
-	}
 	if span := trace.SpanFromContext(ctx); span.IsRecording() && span.SpanContext().SpanID() != asked.SpanID() {
 		span.AddLink(trace.Link{SpanContext: *asked})
 	}

@@ -23,7 +23,7 @@ const (
 	// maxSilence is how long a watch may show no mark before it is taken for dead.
 	maxSilence = 3 * provider.WatchMarkInterval
 	// maxBackoff is about the longest pause between two watches, and how long one has to last after its first mark to be one that works.
-	maxBackoff = time.Minute
+	maxBackoff = 2 * maxSilence
 )
 
 // errSilent ends a watch that shows no mark.
