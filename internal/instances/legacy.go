@@ -5,10 +5,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/cache"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/internal/cloud"
 )
 
-// legacyCloud is an older plugin, with Instances and Zones, whose answers about types and zones are kept for a while, by provider ID. Only answers are
-// kept, no errors. Addresses are asked for each time.
+// legacyCloud is an older plugin, with Instances and Zones, whose answers about types and zones are kept for an hour, by provider ID: they change seldom
+// if ever, and cost a call each. Only answers are kept, no errors. Addresses are asked for each time.
 type legacyCloud struct {
 	cloudprovider.Interface
 	facts *cache.Expiring
@@ -25,7 +27,7 @@ func factOf[T any](c legacyCloud, fact legacyFact, ask func() (T, error)) (T, er
 	}
 	value, err := ask()
 	if err == nil {
-		c.facts.Set(fact, value, 4*retention)
+		c.facts.Set(fact, value, 6*cloud.MaxRetryAfter)
 	}
 	return value, err
 }

@@ -22,10 +22,6 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-// retention is how long an answer is kept that no caller asks for. The type and the zone of an instance that an older plugin is asked for are kept for
-// four times as long: they change seldom if ever, and cost such a plugin a call each.
-const retention = 15 * time.Minute
-
 // perNode asks a cloud that can only be asked for one instance at a time. It bounds nothing: how many calls are under way, which
 // of the waiting calls comes first and when a cloud that refused is asked again is up to the client of the cloud.
 type perNode struct {
@@ -99,7 +95,7 @@ func (p *perNode) answer(ctx context.Context, question *singleflight[Observation
 func (p *perNode) of(node *corev1.Node) *record {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if time.Since(p.expiredAt) >= retention/4 {
+	if time.Since(p.expiredAt) >= cloud.MaxRetryAfter/4 {
 		p.expire()
 	}
 	key := nodeKey{name: node.Name, providerID: node.Spec.ProviderID, uid: node.UID}
@@ -111,10 +107,10 @@ func (p *perNode) of(node *corev1.Node) *record {
 	return known
 }
 
-// expire forgets answers that no caller has asked for in a while. The lock is held.
+// expire forgets answers that no caller has asked for in as long as the cloud may ask for a pause. The lock is held.
 func (p *perNode) expire() {
 	p.expiredAt = time.Now()
-	before := p.expiredAt.Add(-retention)
+	before := p.expiredAt.Add(-cloud.MaxRetryAfter)
 	maps.DeleteFunc(p.nodes, func(_ nodeKey, known *record) bool {
 		return known.metadata.idle(before) && known.existence.idle(before) && known.power.idle(before)
 	})

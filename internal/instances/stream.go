@@ -19,12 +19,9 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-const (
-	// maxSilence is how long a watch may show no mark before it is taken for dead.
-	maxSilence = 3 * provider.WatchMarkInterval
-	// maxBackoff is about the longest pause between two watches, and how long one has to last after its first mark to be one that works.
-	maxBackoff = 2 * maxSilence
-)
+// maxSilence is how long a watch may show no mark before it is taken for dead. Twice as long is about the longest pause between two watches, and what
+// one has to last after its first mark to be one that works.
+const maxSilence = 3 * provider.WatchMarkInterval
 
 // errSilent ends a watch that shows no mark.
 var errSilent = fmt.Errorf("no sign of life for %s", maxSilence)
@@ -168,7 +165,7 @@ func (s *stream) run(ctx context.Context) {
 
 // newBackoff returns the pauses between watches: 1 s, doubling to 1 min and a bit more, so replicas do not come together.
 func newBackoff() *wait.Backoff {
-	return &wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 10, Cap: maxBackoff}
+	return &wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 10, Cap: 2 * maxSilence}
 }
 
 // follow watches once, and returns whether the watch lasted and why it ended. It calls current with the first mark by which it has lasted:
@@ -196,7 +193,7 @@ func (s *stream) follow(ctx context.Context, current func()) (lasted bool, err e
 		s.flawed.note(ctx, session.snapshot.indistinguishable)
 		if now := time.Now(); first.IsZero() {
 			first = now
-		} else if !lasted && now.Sub(first) >= maxBackoff {
+		} else if !lasted && now.Sub(first) >= 2*maxSilence {
 			lasted = true
 			current()
 		}

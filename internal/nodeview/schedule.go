@@ -11,22 +11,19 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-// LongestPause bounds the pause after which a node is asked for again that may be shut down at any time, or for which the cloud returns errors: as
-// long as a cloud that fails all calls is left alone at most.
-const LongestPause = cloud.MaxGroupPause
-
 const (
 	// pauseShare is the share of the time for which a node has been as it is that passes before the cloud is asked for it again.
 	pauseShare = 4
-	// ManyOff is how many machines that are off are asked for within LongestPause: 20 questions a second.
+	// ManyOff is how many machines that are off are asked for within cloud.MaxGroupPause: 20 questions a second.
 	ManyOff = 600
 )
 
 // failurePauses are the pauses of a node for which the cloud returns errors, where each node is a question of its own.
-var failurePauses = kit.Backoff{First: instances.AnswerWait, Longest: LongestPause}
+var failurePauses = kit.Backoff{First: instances.AnswerWait, Longest: cloud.MaxGroupPause}
 
 // next returns when the cloud is to be asked again for a node that is wanted: the less often, the longer nothing has changed, and, of machines that
-// are off, the more of these there are. A node for which there is no answer is asked for in every pass that its failures allow.
+// are off, the more of these there are. One that may be shut down at any time waits at most for as long as a cloud is left alone that fails all calls.
+// A node for which there is no answer is asked for in every pass that its failures allow.
 func next(row Row, node *corev1.Node, off int) time.Time {
 	switch {
 	case !row.says():
@@ -34,13 +31,13 @@ func next(row Row, node *corev1.Node, off int) time.Time {
 	case !row.expected.IsZero():
 		return row.expected
 	}
-	longest := LongestPause
+	longest := cloud.MaxGroupPause
 	if row.Observation.State == provider.InstanceStopped {
 		longest = kit.LongestRetry // when it runs again, its kubelet says so
 	}
 	pause := min(longest, row.asked.Sub(row.changed)/pauseShare)
 	if row.isOff(node) {
-		pause = max(pause, LongestPause*time.Duration(min(off, ManyOff))/ManyOff)
+		pause = max(pause, cloud.MaxGroupPause*time.Duration(min(off, ManyOff))/ManyOff)
 	}
 	return row.asked.Add(pause)
 }

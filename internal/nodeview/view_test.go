@@ -17,6 +17,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/provider"
@@ -87,9 +88,9 @@ func node(name string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}}
 }
 
-func viewOf(cloud *moods, subscriber func()) *View {
+func viewOf(plugin *moods, subscriber func()) *View {
 	return New(Options{
-		Inventory: instances.New(instances.Options{Cloud: cloud}), Subscriber: subscriber,
+		Inventory: instances.New(instances.Options{Cloud: plugin}), Subscriber: subscriber,
 		Shows: func(node *corev1.Node) any { return node.ResourceVersion },
 	})
 }
@@ -97,9 +98,9 @@ func viewOf(cloud *moods, subscriber func()) *View {
 // A question for which the cloud takes its time is put once, is waited for once, and its answer is there for a later call.
 func TestAQuestionOutlivesThePassThatPutIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cloud := &moods{}
+		plugin := &moods{}
 		var late atomic.Int32
-		view := viewOf(cloud, func() { late.Add(1) })
+		view := viewOf(plugin, func() { late.Add(1) })
 		nodes := []*corev1.Node{node("a"), node("slow")}
 		ask := func(waits time.Duration, want ...string) {
 			t.Helper()
@@ -122,22 +123,22 @@ func TestAQuestionOutlivesThePassThatPutIt(t *testing.T) {
 		}
 		ask(instances.AnswerWait, "a")
 		ask(callTime, "a")
-		if cloud.of("slow") != 1 || late.Load() != 0 || !view.Get("uid-slow").Open || view.Get("uid-a").Open {
-			t.Errorf("%d calls for the slow node, %d answers came late, want 1 and none yet", cloud.of("slow"), late.Load())
+		if plugin.of("slow") != 1 || late.Load() != 0 || !view.Get("uid-slow").Open || view.Get("uid-a").Open {
+			t.Errorf("%d calls for the slow node, %d answers came late, want 1 and none yet", plugin.of("slow"), late.Load())
 		}
 		time.Sleep(slow)
 		if late.Load() != 1 {
 			t.Errorf("%d answers came late, want 1", late.Load())
 		}
 		ask(callTime, "a", "slow")
-		if cloud.of("slow") != 1 {
-			t.Errorf("%d calls for the slow node, want none by the call that returns its answer", cloud.of("slow"))
+		if plugin.of("slow") != 1 {
+			t.Errorf("%d calls for the slow node, want none by the call that returns its answer", plugin.of("slow"))
 		}
 		ask(callTime, "a") // it is asked for again, and not waited for
 		time.Sleep(2 * slow)
 		ask(callTime, "a", "slow")
-		if cloud.of("slow") != 2 {
-			t.Errorf("%d calls for the slow node, want 2", cloud.of("slow"))
+		if plugin.of("slow") != 2 {
+			t.Errorf("%d calls for the slow node, want 2", plugin.of("slow"))
 		}
 	})
 }
@@ -145,9 +146,9 @@ func TestAQuestionOutlivesThePassThatPutIt(t *testing.T) {
 // What one listing says of many nodes is taken whole or not at all, and there is one listing at a time.
 func TestAListingIsOneAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cloud := &moods{listing: 3 * time.Second}
+		plugin := &moods{listing: 3 * time.Second}
 		nodes := []*corev1.Node{node("a"), node("b"), node("c")}
-		view := viewOf(cloud, func() {})
+		view := viewOf(plugin, func() {})
 		for pass, want := range []int{0, 0, 3, 0} {
 			if got := view.Ask(t.Context(), nodes, 0); len(got) != want {
 				t.Errorf("pass %d has %d answers, want %d", pass, len(got), want)
@@ -155,7 +156,7 @@ func TestAListingIsOneAnswer(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		time.Sleep(10 * time.Second) // the cloud rests between two listings
-		if got := cloud.of("list"); got != 2 {
+		if got := plugin.of("list"); got != 2 {
 			t.Errorf("%d listings, want 2", got)
 		}
 	})
@@ -164,13 +165,13 @@ func TestAListingIsOneAnswer(t *testing.T) {
 // A node for which the cloud returns errors is asked for less and less often, up to a bound.
 func TestErrorsAreFollowedByPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cloud := &moods{}
-		view := viewOf(cloud, func() {})
+		plugin := &moods{}
+		view := viewOf(plugin, func() {})
 		for range 600 {
 			view.Ask(t.Context(), []*corev1.Node{node("fails"), node("a")}, 0)
 			time.Sleep(5 * time.Second)
 		}
-		if fails, a := cloud.of("fails"), cloud.of("a"); fails < 85 || fails > 110 || a != 600 {
+		if fails, a := plugin.of("fails"), plugin.of("a"); fails < 85 || fails > 110 || a != 600 {
 			t.Errorf("%d calls in 50 minutes for the node that fails, %d for the other one; want about two in a minute, and 600", fails, a)
 		}
 	})
@@ -225,10 +226,10 @@ func TestNext(t *testing.T) {
 		"there was no answer":              {row: failed, want: time.Time{}},
 		"it has just become so":            {row: answered(provider.InstanceRunning, 0), want: now},
 		"it has been so for a while":       {row: answered(provider.InstanceRunning, 40*time.Second), want: now.Add(10 * time.Second)},
-		"it has been so for long":          {row: answered(provider.InstanceRunning, time.Hour), want: now.Add(LongestPause)},
+		"it has been so for long":          {row: answered(provider.InstanceRunning, time.Hour), want: now.Add(cloud.MaxGroupPause)},
 		"it has been off for long":         {row: answered(provider.InstanceStopped, time.Hour), want: now.Add(kit.LongestRetry)},
 		"it is tainted":                    {row: answered(provider.InstanceStopped, 0), node: tainted, off: 1, want: now.Add(50 * time.Millisecond)},
-		"it is tainted beside many others": {row: answered(provider.InstanceStopped, 0), node: tainted, off: 15_000, want: now.Add(LongestPause)},
+		"it is tainted beside many others": {row: answered(provider.InstanceStopped, 0), node: tainted, off: 15_000, want: now.Add(cloud.MaxGroupPause)},
 		"something waits for the answer":   {row: expected, want: now.Add(time.Second)},
 	} {
 		if test.node == nil {

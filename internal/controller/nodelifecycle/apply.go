@@ -56,14 +56,13 @@ type writes struct {
 	// finished has room for one: a task has come to its end since it was last received from.
 	finished chan struct{}
 	workers  sync.WaitGroup
+	// slots has room for the nodes that are written to at once.
+	slots chan struct{}
 
-	mu    sync.Mutex
-	queue []task
+	mu sync.Mutex
 	// busy are the nodes that are written to, or will be, or whose results are in done.
 	busy map[types.UID]bool
 	done []result
-	// running is the number of workers.
-	running int
 }
 
 // task is what a plan has done about one node, in order.
@@ -75,10 +74,10 @@ type task struct {
 }
 
 func newWrites(writer writer) *writes {
-	return &writes{writer: writer, finished: make(chan struct{}, 1), busy: map[types.UID]bool{}}
+	return &writes{writer: writer, finished: make(chan struct{}, 1), slots: make(chan struct{}, writer.limit), busy: map[types.UID]bool{}}
 }
 
-// apply carries out a plan, as many nodes at a time as there are workers, in the order of their first actions. It returns the results
+// apply carries out a plan, as many nodes at a time as there are slots, in the order of their first actions. It returns the results
 // that there are, of earlier plans too, when all is done or nothing has been done for AnswerWait.
 func (w *writes) apply(ctx context.Context, actions []action, planned time.Time) []result {
 	left := w.begin(ctx, actions, planned)
@@ -115,39 +114,36 @@ func (w *writes) begin(ctx context.Context, actions []action, planned time.Time)
 		w.busy[node] = true
 	}
 	*left = len(tasks)
-	w.queue = append(w.queue, tasks...)
-	for range min(w.limit-w.running, len(w.queue)) {
-		w.running++
-		w.workers.Go(func() { w.work(ctx) })
-	}
+	w.workers.Go(func() {
+		for _, task := range tasks {
+			w.slots <- struct{}{}
+			w.workers.Go(func() {
+				w.work(ctx, task)
+				<-w.slots
+			})
+		}
+	})
 	return left
 }
 
-// work carries out tasks until none is left.
-func (w *writes) work(ctx context.Context) {
+// work carries out a task.
+func (w *writes) work(ctx context.Context, task task) {
+	var results []result
+	own := "" // the version that the last write of this task made: it was judged before
+	for _, action := range task.actions {
+		action.node.resourceVersion = cmp.Or(own, action.node.resourceVersion)
+		done := w.carryOut(ctx, action, task.planned)
+		own = cmp.Or(done.resourceVersion, own)
+		results = append(results, done)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for len(w.queue) > 0 {
-		task := w.queue[0]
-		w.queue = w.queue[1:]
-		w.mu.Unlock()
-		var results []result
-		own := "" // the version that the last write of this task made: it was judged before
-		for _, action := range task.actions {
-			action.node.resourceVersion = cmp.Or(own, action.node.resourceVersion)
-			done := w.carryOut(ctx, action, task.planned)
-			own = cmp.Or(done.resourceVersion, own)
-			results = append(results, done)
-		}
-		w.mu.Lock()
-		w.done = append(w.done, results...)
-		*task.left--
-		select {
-		case w.finished <- struct{}{}:
-		default:
-		}
+	w.done = append(w.done, results...)
+	*task.left--
+	select {
+	case w.finished <- struct{}{}:
+	default:
 	}
-	w.running--
 }
 
 // collect returns the results since the last call.
@@ -336,15 +332,9 @@ func why(action action) string {
 	case deleteNode:
 		return deletingMessage(action.node, action.cause)
 	case markHeld:
-		return "the cloud denies the node's instance, and the guard rejects the answer: " + string(action.reason)
-	case clearHeld:
-		return "the cloud no longer denies the node's instance"
-	case addTaint:
-		return "the node's instance is shut down"
-	case removeTaint:
-		return "the node's instance is no longer shut down"
+		return kinds[markHeld].why + ": " + string(action.reason)
 	default:
-		return ""
+		return kinds[action.kind].why
 	}
 }
 

@@ -102,7 +102,7 @@ func New(options Options) (*Controller, error) {
 		rules:    options.Owners,
 		observer: newObserver(options.Inventory, options.Settings, options.Period, dirtyNodes.trigger, writer.recordWaiting),
 		writes:   newWrites(writer),
-		guard:    guard{historyUnknown: true}, state: newNodeState(),
+		guard:    guard{historyUnknown: true}, state: nodeState{},
 	}
 	return &Controller{
 		cache: options.Cache, inventory: options.Inventory, reconciler: reconciler, period: options.Period,

@@ -34,10 +34,6 @@ const (
 // 5 minutes by default, with room for a busy API server.
 const reportInterval = 10 * time.Minute
 
-// longSilence is how old, by our clock, the last report of a kubelet has to be when we first see it, to be taken for silence. It has
-// room for clocks that are 10 minutes apart.
-const longSilence = reportInterval * 3 / 2
-
 // maxWitnesses is how many ready nodes are asked for where the cloud cannot list, to see whether it affirms others.
 const maxWitnesses = 3
 
@@ -220,7 +216,8 @@ func isShutdownTaint(taint corev1.Taint) bool {
 
 // alive reports whether a node's kubelet runs, and so its machine: it is ready, or it says that it is not. Its clock may be wrong, and
 // so may ours, so a report which we have seen change says more than its time. Whose silence was noticed by
-// kube-controller-manager, which reads the kubelets' Leases, is not alive. See ADR 25.
+// kube-controller-manager, which reads the kubelets' Leases, is not alive. A report that we see for the first time is taken for silence if it is older
+// by as much as clocks may be apart. See ADR 25.
 func (f facts) alive(now time.Time) bool {
 	switch {
 	case f.ready || f.reportedAt.IsZero():
@@ -232,7 +229,7 @@ func (f facts) alive(now time.Time) bool {
 		if !f.heartbeat.at.IsZero() {
 			seen = f.heartbeat.at
 		}
-		return f.heartbeat.changed || seen.Sub(f.reportedAt) < longSilence
+		return f.heartbeat.changed || seen.Sub(f.reportedAt) < reportInterval*3/2
 	}
 }
 

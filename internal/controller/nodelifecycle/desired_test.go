@@ -30,7 +30,7 @@ func TestDue(t *testing.T) {
 		{"young, without a provider ID", node("a", corev1.ConditionUnknown, createdAgo(2*time.Minute-1), uninitialized), awaited, false},
 		{"no longer young, without a provider ID", node("a", "", createdAgo(2*time.Minute), uninitialized), awaited, true},
 		{"waits for initialization, its kubelet reports", node("a", corev1.ConditionFalse, uninitialized, reportedAgo(time.Minute)), awaited, false},
-		{"waits for initialization, its kubelet is silent", node("a", corev1.ConditionFalse, uninitialized, reportedAgo(longSilence)), awaited, true},
+		{"waits for initialization, its kubelet is silent", node("a", corev1.ConditionFalse, uninitialized, reportedAgo(reportInterval*3/2)), awaited, true},
 		{"waits for initialization, its silence was noticed", node("a", corev1.ConditionUnknown, uninitialized, reportedAgo(time.Minute)), awaited, true},
 		{"has a provider ID, so it need not wait for initialization", node("a", corev1.ConditionFalse, reportedAgo(time.Second)), ours, true},
 	}

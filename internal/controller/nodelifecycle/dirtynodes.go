@@ -21,8 +21,9 @@ type dirtyNodes struct {
 	rules ownership.Rules
 	// due has room for one: a node has come to need a look, or the cloud has answered late, since it was last received from.
 	due chan struct{}
-	// beginning is held while the watch begins, during which nodes may already be seen.
-	beginning sync.Mutex
+	// beginning is held while the watch begins, during which nodes may already be seen, and guards registered.
+	beginning  sync.Mutex
+	registered bool
 
 	mu sync.Mutex
 	// nodes has an entry for every node, by its name.
@@ -52,7 +53,7 @@ func (d *dirtyNodes) watch(ctx context.Context, nodes cache.Cache) error {
 	}
 	d.beginning.Lock()
 	defer d.beginning.Unlock()
-	if d.begun() {
+	if d.registered {
 		return nil
 	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
@@ -65,14 +66,8 @@ func (d *dirtyNodes) watch(ctx context.Context, nodes cache.Cache) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.synced = registration.HasSynced
+	d.registered, d.synced = true, registration.HasSynced
 	return nil
-}
-
-func (d *dirtyNodes) begun() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.synced != nil
 }
 
 // update takes notice of a node as it is now.

@@ -26,11 +26,11 @@ func TestAlive(t *testing.T) {
 		"it has never reported":                       {node("a", ""), heartbeat{}, false},
 		"it reports that it is not ready":             {node("a", no, reportedAgo(time.Second)), heartbeat{}, true},
 		"its clock is ahead":                          {node("a", no, reportedAgo(-time.Hour)), heartbeat{at: today}, true},
-		"a report of long ago, seen now":              {node("a", no, reportedAgo(longSilence)), heartbeat{at: today}, false},
+		"a report of long ago, seen now":              {node("a", no, reportedAgo(reportInterval*3/2)), heartbeat{at: today}, false},
 		"seen to change, by a clock that is behind":   {node("a", no, reportedAgo(time.Hour)), heartbeat{at: ago(5 * time.Minute), changed: true}, true},
 		"not seen to change for longer than it may":   {node("a", no, reportedAgo(time.Second)), heartbeat{at: ago(reportInterval)}, false},
 		"it changed once, and is silent since":        {node("a", no, reportedAgo(time.Second)), heartbeat{at: ago(reportInterval), changed: true}, false},
-		"not seen to change, but not for long either": {node("a", no, reportedAgo(longSilence)), heartbeat{at: ago(reportInterval - 1)}, true},
+		"not seen to change, but not for long either": {node("a", no, reportedAgo(reportInterval*3/2)), heartbeat{at: ago(reportInterval - 1)}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := mine(test.node)

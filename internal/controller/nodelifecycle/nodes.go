@@ -26,65 +26,66 @@ func ownerOf(rules ownership.Rules, node *corev1.Node) owner {
 	return foreign
 }
 
-// nodeState is what the controller knows of its own writes that the cache may not show yet.
-type nodeState struct {
-	// written are our last writes.
-	written map[types.UID]kit.OwnWrite
+// nodeState is what the controller knows of its own writes that the cache may not show yet, and of kubelets, by the nodes' UIDs.
+type nodeState map[types.UID]*nodeRow
+
+type nodeRow struct {
+	// written is our last write.
+	written kit.OwnWrite
 	// failing are the kinds of action that failed when they were last tried.
-	failing map[types.UID]map[actionKind]kit.Row
-	// heartbeats are the reports of kubelets that are not ready.
-	heartbeats map[types.UID]heartbeat
+	failing [deleteNode + 1]kit.Row
+	// heartbeat is the last report of a kubelet that is not ready.
+	heartbeat heartbeat
 }
 
 // writeBackoff is the pause of a write that fails for its node, during which the node's other writes and other nodes have their turn.
 var writeBackoff = kit.Backoff{First: DefaultPeriod, Longest: time.Minute}
 
-func newNodeState() *nodeState {
-	return &nodeState{written: map[types.UID]kit.OwnWrite{}, failing: map[types.UID]map[actionKind]kit.Row{}, heartbeats: map[types.UID]heartbeat{}}
+// of returns the row of a node.
+func (m nodeState) of(node types.UID) *nodeRow {
+	row := m[node]
+	if row == nil {
+		row = &nodeRow{}
+		m[node] = row
+	}
+	return row
 }
 
-// paused returns the kinds of action that are not to be tried for a node now.
-func (m *nodeState) paused(node types.UID, now time.Time) (kinds pauses) {
-	for kind, failed := range m.failing[node] {
-		kinds[kind] = failed.Rests(now)
+// apply adds to the facts of a node what is known of it beside what it shows now.
+func (m nodeState) apply(f *facts, now time.Time) {
+	row, known := m[f.uid]
+	if f.ready || f.reportedAt.IsZero() {
+		if known {
+			row.heartbeat = heartbeat{}
+		}
+	} else {
+		row, known = m.of(f.uid), true
+		if !row.heartbeat.reportedAt.Equal(f.reportedAt) {
+			row.heartbeat = heartbeat{reportedAt: f.reportedAt, at: now, changed: !row.heartbeat.at.IsZero()}
+		}
+		f.heartbeat = row.heartbeat
 	}
-	return kinds
-}
-
-// heartbeatOf returns what we have seen of the reports of a node's kubelet, with what the node shows now.
-func (m *nodeState) heartbeatOf(node facts, now time.Time) heartbeat {
-	if node.ready || node.reportedAt.IsZero() {
-		delete(m.heartbeats, node.uid)
-		return heartbeat{}
+	if !known {
+		return
 	}
-	last, known := m.heartbeats[node.uid]
-	if !known || !last.reportedAt.Equal(node.reportedAt) {
-		last = heartbeat{reportedAt: node.reportedAt, at: now, changed: known}
-		m.heartbeats[node.uid] = last
+	f.excluded = f.excluded || row.written.Hides(f.resourceVersion, now)
+	for kind, failed := range row.failing {
+		f.paused[kind] = failed.Rests(now)
 	}
-	return last
-}
-
-// stale reports whether a node from the cache is older than our own last write to it.
-func (m *nodeState) stale(node *corev1.Node, now time.Time) bool {
-	return m.written[node.UID].Hides(node.ResourceVersion, now)
 }
 
 // note remembers what became of an action. It reports whether a failure is news.
-func (m *nodeState) note(done result, now time.Time) (news bool) {
-	uid, kind := done.action.node.uid, done.action.kind
+func (m nodeState) note(done result, now time.Time) (news bool) {
+	row, kind := m.of(done.action.node.uid), done.action.kind
 	switch done.outcome {
 	case kit.Written:
-		delete(m.failing[uid], kind)
-		if done.action.kind == deleteNode || done.resourceVersion != "" {
-			m.written[uid] = kit.OwnWrite{Version: done.resourceVersion, At: now}
+		row.failing[kind] = kit.Row{}
+		if kind == deleteNode || done.resourceVersion != "" {
+			row.written = kit.OwnWrite{Version: done.resourceVersion, At: now}
 		}
 	case kit.Refused, kit.Uncertain:
-		if m.failing[uid] == nil {
-			m.failing[uid] = map[actionKind]kit.Row{}
-		}
-		before := m.failing[uid][kind]
-		m.failing[uid][kind] = before.Failed(now, writeBackoff, done.err)
+		before := row.failing[kind]
+		row.failing[kind] = before.Failed(now, writeBackoff, done.err)
 		return before.Count == 0
 	case kit.Outdated, kit.NotTried:
 	}
@@ -92,8 +93,6 @@ func (m *nodeState) note(done result, now time.Time) (news bool) {
 }
 
 // forget drops the nodes that are there no more.
-func (m *nodeState) forget(current map[types.UID]bool) {
-	maps.DeleteFunc(m.written, func(uid types.UID, _ kit.OwnWrite) bool { return !current[uid] })
-	maps.DeleteFunc(m.failing, func(uid types.UID, _ map[actionKind]kit.Row) bool { return !current[uid] })
-	maps.DeleteFunc(m.heartbeats, func(uid types.UID, _ heartbeat) bool { return !current[uid] })
+func (m nodeState) forget(current map[types.UID]bool) {
+	maps.DeleteFunc(m, func(uid types.UID, _ *nodeRow) bool { return !current[uid] })
 }

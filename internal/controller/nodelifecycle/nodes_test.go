@@ -3,6 +3,7 @@ package nodelifecycle
 import (
 	"errors"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,18 +37,23 @@ func TestOwnWritesAreRememberedUntilTheCacheShowsThem(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			m := newNodeState()
+			m := nodeState{}
 			for _, done := range test.done {
 				m.note(done, today)
 			}
-			if got := m.stale(test.node, today); got != test.want {
+			stale := func(now time.Time) bool {
+				f := mine(test.node)
+				m.apply(&f, now)
+				return f.excluded
+			}
+			if got := stale(today); got != test.want {
 				t.Errorf("stale = %t, want %t", got, test.want)
 			}
-			if m.stale(test.node, today.Add(kit.MaxCacheLag)) {
+			if stale(today.Add(kit.MaxCacheLag)) {
 				t.Error("a copy that is older forever is left alone forever")
 			}
 			m.forget(map[types.UID]bool{})
-			if m.stale(test.node, today) {
+			if stale(today) {
 				t.Error("a node that is there no more is remembered")
 			}
 		})
@@ -55,7 +61,7 @@ func TestOwnWritesAreRememberedUntilTheCacheShowsThem(t *testing.T) {
 }
 
 func TestAFailureIsNewsOnce(t *testing.T) {
-	m := newNodeState()
+	m := nodeState{}
 	failed := func(kind actionKind) result {
 		return result{action: action{kind: kind, node: mine(node("a", corev1.ConditionUnknown))}, outcome: kit.Refused, err: errors.New("forbidden")}
 	}

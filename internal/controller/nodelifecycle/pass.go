@@ -1,6 +1,7 @@
 package nodelifecycle
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -26,7 +27,7 @@ type reconciler struct {
 	metrics     *metrics
 
 	guard guard
-	state *nodeState
+	state nodeState
 	// failures logs what is not about a single node.
 	failures kit.FailureLog
 }
@@ -120,9 +121,8 @@ func (p *reconciler) facts(all []*corev1.Node, now time.Time) []facts {
 	nodes := make([]facts, len(all))
 	for i, node := range all {
 		nodes[i] = factsOf(node, ownerOf(p.rules, node))
-		nodes[i].excluded = nodes[i].excluded || p.state.stale(node, now) || p.writes.underWay(node.UID)
-		nodes[i].heartbeat = p.state.heartbeatOf(nodes[i], now)
-		nodes[i].paused = p.state.paused(node.UID, now)
+		p.state.apply(&nodes[i], now)
+		nodes[i].excluded = nodes[i].excluded || p.writes.underWay(node.UID)
 	}
 	return nodes
 }
@@ -177,33 +177,25 @@ func (p *reconciler) logResult(ctx context.Context, done result, news bool) {
 		}
 	case done.outcome != kit.Written:
 		logger.V(1).Info("Node changed before the write; planning again", "operation", done.action.kind.String())
-	case done.action.kind == deleteNode:
-		logger.Info("Deleted a node: the cloud has no instance for it", "reason", done.action.cause)
-	case done.action.kind == markHeld:
-		logger.Info("Held a node: the cloud denies its instance, and the guard rejects the answer", "reason", done.action.reason)
-	case done.action.kind == clearHeld:
-		logger.Info("Cloud knows the instance of a held node again")
-	case done.action.kind == addTaint:
-		logger.Info("Tainted a node: its instance is shut down")
-	case done.action.kind == removeTaint:
-		logger.Info("Removed the shutdown taint from a node")
+	default:
+		var reason []any
+		if is := cmp.Or(string(done.action.reason), string(done.action.cause)); is != "" {
+			reason = []any{"reason", is}
+		}
+		logger.Info(kinds[done.action.kind].done, reason...)
 	}
 }
 
-// String names an action as the metrics label it.
-func (k actionKind) String() string {
-	switch k {
-	case markHeld:
-		return "hold"
-	case clearHeld:
-		return "release"
-	case addTaint:
-		return "taint"
-	case removeTaint:
-		return "untaint"
-	case deleteNode:
-		return "delete"
-	default:
-		return fmt.Sprintf("action %d", int(k))
-	}
+// kinds say of each kind of action how the metrics label it, what makes it necessary, and what was done.
+var kinds = [...]struct{ label, why, done string }{
+	markHeld: {
+		"hold", "the cloud denies the node's instance, and the guard rejects the answer", "Held a node: the cloud denies its instance, and the guard rejects the answer",
+	},
+	clearHeld:   {"release", "the cloud no longer denies the node's instance", "Cloud knows the instance of a held node again"},
+	addTaint:    {"taint", "the node's instance is shut down", "Tainted a node: its instance is shut down"},
+	removeTaint: {"untaint", "the node's instance is no longer shut down", "Removed the shutdown taint from a node"},
+	deleteNode:  {"delete", "the cloud has no instance for it", "Deleted a node: the cloud has no instance for it"},
 }
+
+// String names an action as the metrics label it.
+func (k actionKind) String() string { return kinds[k].label }

@@ -71,7 +71,7 @@ func newScenario() *scenario {
 	return &scenario{
 		began: began, cluster: cluster, instances: map[string]string{},
 		reconciler: &reconciler{
-			reader: cluster, settings: settings, deletionLog: deletionLog, metrics: newMetrics(nil), state: newNodeState(),
+			reader: cluster, settings: settings, deletionLog: deletionLog, metrics: newMetrics(nil), state: nodeState{},
 			rules: ownership.Rules{ProviderName: "sim"},
 			writes: newWrites(writer{
 				client: cluster, recorder: shownEvents{cluster: cluster}, limiter: &kit.EventLimiter{}, settings: settings,
