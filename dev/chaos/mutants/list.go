@@ -41,7 +41,7 @@ var ofNodeLifecycle = []Mutant{
 		File: "internal/controller/nodelifecycle/plan.go",
 		Old:  "doubt := doubtOf(nodes, said, settings, now)\n", New: "doubt := HoldReason(\"\")\n",
 		More: []overlay.Replacement{{
-			Old: "return !e.affirmed.Before(row.believed.Add(-samePass)) && now.Sub(e.affirmed) < answerAge", New: "return !now.IsZero()",
+			Old: "return !e.affirmed.Before(row.believed.Add(-DefaultPeriod)) && now.Sub(e.affirmed) < answerAge", New: "return !now.IsZero()",
 		}},
 	},
 	{
