@@ -153,6 +153,12 @@ func TestAListingIsOneAnswer(t *testing.T) {
 			if got := view.Ask(t.Context(), nodes, 0); len(got) != want {
 				t.Errorf("pass %d has %d answers, want %d", pass, len(got), want)
 			}
+			if pass == 0 {
+				nodes = append(nodes, node("d"))
+			}
+			if pass < 3 && view.Get("uid-d").Open {
+				t.Errorf("pass %d has put a question beside the listing", pass)
+			}
 			time.Sleep(time.Second)
 		}
 		time.Sleep(10 * time.Second) // the cloud rests between two listings
