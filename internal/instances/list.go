@@ -84,8 +84,9 @@ func (l *lister) lookup(ctx context.Context, node *corev1.Node, age age) (Observ
 	}
 	listed := make(chan answered, 1)
 	go func() {
-		observation, err := l.lookupListed(ctx, node, age)
-		listed <- answered{observation, err}
+		l.each(ctx, []*corev1.Node{node}, age, false, func(_ *corev1.Node, observation Observation, err error) {
+			listed <- answered{observation, err}
+		})
 	}()
 	patience := time.NewTimer(max(2*maxRest, 3*time.Duration(l.takes.Load())))
 	defer patience.Stop()
@@ -117,36 +118,11 @@ func (l *lister) lookup(ctx context.Context, node *corev1.Node, age age) (Observ
 	return said.observation, said.err
 }
 
-// lookupListed looks a node up without asking for it alone.
-func (l *lister) lookupListed(ctx context.Context, node *corev1.Node, age age) (Observation, error) {
-	var watched Observation
-	if l.stream.look(ctx, age.notBefore, func(find find) bool {
-		var err error
-		watched, err = find(node)
-		return err == nil && watched.Status == Found
-	}) {
-		return watched, nil
-	}
-	age.notBefore = l.stream.latest(age.notBefore)
-	listed, err := l.calls.get(ctx, age.notBefore, l.run)
-	if err != nil {
-		return Observation{}, err
-	}
-	observation, err := listed.value.find(node, listed.at)
-	if conclusive(observation, err, listed.at, age.asked) {
-		return observation, err
-	}
-	if listed, err = l.calls.get(ctx, age.asked, l.run); err != nil {
-		return Observation{}, err
-	}
-	return listed.value.find(node, listed.at)
-}
-
 // each looks all nodes up at once: by the watch if that shows all of them, of their states only by questions for single nodes if that costs less, and
 // otherwise all in one listing, so what it says is of one time and from one source. It makes a listing only if the newest does not answer for all
 // of them.
 func (l *lister) each(ctx context.Context, nodes []*corev1.Node, age age, states bool, yield Yield) {
-	said, known := l.watched(ctx, nodes, age)
+	said, known := l.stream.look(ctx, nodes, age.notBefore)
 	if !known {
 		single := age
 		age.notBefore = l.stream.latest(age.notBefore)
@@ -179,22 +155,6 @@ func (l *lister) listed(ctx context.Context, nodes []*corev1.Node, age age, yiel
 		}
 		yield(node, observation, answer)
 	}
-}
-
-// watched returns what the watch has reported of nodes, if it shows all of them.
-func (l *lister) watched(ctx context.Context, nodes []*corev1.Node, age age) ([]Observation, bool) {
-	observations := make([]Observation, len(nodes))
-	ok := l.stream.look(ctx, age.notBefore, func(find find) bool {
-		for i, node := range nodes {
-			observation, err := find(node)
-			if err != nil || observation.Status != Found {
-				return false
-			}
-			observations[i] = observation
-		}
-		return true
-	})
-	return observations, ok
 }
 
 func (l *lister) peek(node *corev1.Node, notBefore time.Time) (Observation, bool) {

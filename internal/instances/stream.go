@@ -53,21 +53,18 @@ func newStream(watch provider.WatchInstancesFunc, listed func() *snapshot, metri
 	}
 }
 
-// find returns what a snapshot says of a node.
-type find func(*corev1.Node) (Observation, error)
-
-// look has a snapshot looked at that is no older than notBefore, and returns whether that was conclusive. If the snapshot is
-// too old but will soon be young enough, it waits for that. The snapshot is only valid during the call.
-func (s *stream) look(ctx context.Context, notBefore time.Time, conclusive func(find) bool) bool {
+// look returns what the watch has reported of nodes, if it shows all of them and its last mark is no older than notBefore. If that is too old but the
+// next one is due soon, it waits for that.
+func (s *stream) look(ctx context.Context, nodes []*corev1.Node, notBefore time.Time) ([]Observation, bool) {
 	if s == nil {
-		return false
+		return nil, false
 	}
 	s.want.Do(func() { close(s.wanted) })
 	deadline := time.Now().Add(AnswerWait) // a listing would take about as long, and cost calls
 	for {
-		decided, turn := s.glance(notBefore, deadline, conclusive)
+		observations, turn := s.glance(nodes, notBefore, deadline)
 		if turn == nil {
-			return decided
+			return observations, observations != nil
 		}
 		timer := time.NewTimer(time.Until(deadline))
 		select {
@@ -77,26 +74,33 @@ func (s *stream) look(ctx context.Context, notBefore time.Time, conclusive func(
 		}
 		timer.Stop()
 		if ctx.Err() != nil {
-			return false
+			return nil, false
 		}
 	}
 }
 
 // glance looks once. A channel says that it is worth looking again when that is closed.
-func (s *stream) glance(notBefore, deadline time.Time, conclusive func(find) bool) (bool, <-chan struct{}) {
+func (s *stream) glance(nodes []*corev1.Node, notBefore, deadline time.Time) ([]Observation, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.known == nil || !conclusive(s.find) {
-		return false, nil
+	if s.known == nil {
+		return nil, nil
+	}
+	observations := make([]Observation, len(nodes))
+	for i, node := range nodes {
+		var err error
+		if observations[i], err = s.known.find(node, s.marked); err != nil || observations[i].Status != Found {
+			return nil, nil
+		}
 	}
 	if !s.marked.Before(notBefore) {
-		return true, nil
+		return observations, nil
 	}
 	due := s.marked.Add(s.every)
 	if now := time.Now(); !s.live || s.every == 0 || due.After(deadline) || !now.Before(deadline) {
-		return false, nil
+		return nil, nil
 	}
-	return false, s.turn
+	return nil, s.turn
 }
 
 // peek returns what the watch reported of a node, and when its last mark came; zero if there was none.
@@ -109,15 +113,12 @@ func (s *stream) peek(node *corev1.Node) (Observation, time.Time) {
 	if s.known == nil {
 		return Observation{}, time.Time{}
 	}
-	observation, err := s.find(node)
+	observation, err := s.known.find(node, s.marked)
 	if err != nil {
 		return Observation{}, time.Time{}
 	}
 	return observation, s.marked
 }
-
-// find returns what the watch shows of a node. The lock is held.
-func (s *stream) find(node *corev1.Node) (Observation, error) { return s.known.find(node, s.marked) }
 
 // latest returns the time of the last mark if that is later than a time: what the watch did not show then is not taken from
 // an older listing.
