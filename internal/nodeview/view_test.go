@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,7 +27,7 @@ const (
 	slow     = 5 * time.Second
 )
 
-// moods is a plugin that behaves for each node as its name says: "slow", "fails", "dead" or "off". All others run.
+// moods is a plugin that behaves for each node as its name says: "slow" or "dead". All others run.
 type moods struct {
 	cloudprovider.Interface
 	listing time.Duration // that a listing takes; zero: it cannot list
@@ -65,19 +64,16 @@ func (m *moods) of(name string) int {
 }
 
 func (m *moods) InstanceExists(_ context.Context, node *corev1.Node) (bool, error) {
-	takes, err := callTime, error(nil)
 	if node.Name == "slow" {
-		takes = slow
+		m.call(node.Name, slow)
+	} else {
+		m.call(node.Name, callTime)
 	}
-	if node.Name == "fails" {
-		err = errors.New("no answer")
-	}
-	m.call(node.Name, takes)
-	return node.Name != "dead", err
+	return node.Name != "dead", nil
 }
 
-func (*moods) InstanceShutdown(_ context.Context, node *corev1.Node) (bool, error) {
-	return strings.HasPrefix(node.Name, "off"), nil
+func (*moods) InstanceShutdown(context.Context, *corev1.Node) (bool, error) {
+	return false, nil
 }
 
 func (*moods) InstanceMetadata(context.Context, *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
@@ -164,21 +160,6 @@ func TestAListingIsOneAnswer(t *testing.T) {
 		time.Sleep(10 * time.Second) // the cloud rests between two listings
 		if got := plugin.of("list"); got != 2 {
 			t.Errorf("%d listings, want 2", got)
-		}
-	})
-}
-
-// A node for which the cloud returns errors is asked for less and less often, up to a bound.
-func TestErrorsAreFollowedByPauses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		plugin := &moods{}
-		view := viewOf(plugin, func() {})
-		for range 600 {
-			view.Ask(t.Context(), []*corev1.Node{node("fails"), node("a")}, 0)
-			time.Sleep(5 * time.Second)
-		}
-		if fails, a := plugin.of("fails"), plugin.of("a"); fails < 85 || fails > 110 || a != 600 {
-			t.Errorf("%d calls in 50 minutes for the node that fails, %d for the other one; want about two in a minute, and 600", fails, a)
 		}
 	})
 }
