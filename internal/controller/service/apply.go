@@ -257,11 +257,12 @@ func (d *orphanDeleter) delete(
 
 // remove waits for the write limiter.
 func (d *orphanDeleter) remove(ctx context.Context, applier *applier, service *corev1.Service) error {
-	for !d.limiter.Acquire(writelimit.Orphans, rankFailed, nil) {
+	for !d.limiter.Acquire(writelimit.Orphans, writelimit.Services, rankFailed, nil) {
+		d.limiter.End(writelimit.Orphans) // it keeps its turn
 		select {
 		case <-d.admitted:
 		case <-ctx.Done():
-			d.limiter.Cancel(writelimit.Orphans)
+			d.limiter.End(writelimit.Orphans)
 			return ctx.Err()
 		}
 	}

@@ -127,13 +127,13 @@ func New(options Options) (*Controller, error) {
 		options: options, reconciler: reconciler, enqueuer: &kit.Enqueuer{},
 		orphanMetrics: orphancheck.NewMetrics(options.Registerer),
 	}
-	reconciler.pools = newPools(options.Writes, options.shared, c.admit)
-	c.orphans = newOrphanDeleter(reconciler.pools.services, options.Recorder)
-	registerCounts(options.Registerer, states, reconciler.pools)
+	reconciler.limiter = writelimit.New(options.Writes, options.shared, c.admit)
+	c.orphans = newOrphanDeleter(reconciler.limiter, options.Recorder)
+	registerCounts(options.Registerer, states, reconciler.limiter)
 	watcher := watcher{reconciler}
 	var err error
 	c.Controller, err = kit.NewController(Name, kit.ControllerOptions{
-		Reconciler: reconciler, Workers: workersFor(reconciler.pools.places()), Logger: options.Logger,
+		Reconciler: reconciler, Workers: workersFor(reconciler.limiter.Places()), Logger: options.Logger,
 		LoggerFor: func(service types.NamespacedName) logr.Logger {
 			return options.Logger.WithValues("service", service.String())
 		},
@@ -186,7 +186,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		client: c.options.Client, clusterName: c.options.ClusterName, clusterUID: clusterUID(c.options.Client),
 	}
 	c.reconciler.applier, c.reconciler.record = applier, newRecord(c.options.Record, c.listAtStart(applier))
-	defer c.reconciler.pools.stop()
+	defer c.reconciler.limiter.Stop()
 	drift := c.newDriftCheck(applier)
 	ctx, cancel := context.WithCancel(ctx)
 	var others sync.WaitGroup

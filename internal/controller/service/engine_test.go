@@ -23,6 +23,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/controller/service/orphancheck"
+	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
@@ -75,10 +76,10 @@ func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 	}
 	reconciler.record = newRecord(e.record, e.core.listAtStart(applier))
 	_ = e.core.enqueuer.Capture(context.Background(), e.queue)
-	reconciler.pools = newPools(writes, false, e.core.admit)
-	e.core.orphans = newOrphanDeleter(reconciler.pools.services, e.events)
+	reconciler.limiter = writelimit.New(writes, false, e.core.admit)
+	e.core.orphans = newOrphanDeleter(reconciler.limiter, e.events)
 	e.watcher = watcher{reconciler}
-	e.run(workersFor(reconciler.pools.places()))
+	e.run(workersFor(reconciler.limiter.Places()))
 	return e
 }
 

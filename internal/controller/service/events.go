@@ -16,6 +16,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
 	"github.com/mooring-ccm/mooring/internal/metric"
 	"github.com/mooring-ccm/mooring/internal/names"
 )
@@ -261,12 +262,12 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 }
 
 // registerCounts exports how many load balancers there are and how many wait, counted at each scrape.
-func registerCounts(registerer prometheus.Registerer, states *states, pools pools) {
+func registerCounts(registerer prometheus.Registerer, states *states, limiter *writelimit.Limiter) {
 	factory := promauto.With(registerer)
 	factory.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mooring_service_writes_waiting",
 		Help: "Services that wait for other writes to load balancers, of which the cloud bears only so many at once.",
-	}, func() float64 { return float64(pools.waiting()) })
+	}, func() float64 { return float64(limiter.CountWaiting()) })
 	gauge := func(state string, count func() int) {
 		factory.NewGaugeFunc(prometheus.GaugeOpts{
 			Name:        "mooring_service_load_balancers",

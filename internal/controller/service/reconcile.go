@@ -63,7 +63,7 @@ type reconciler struct {
 	metrics *metrics
 	backoff backoff
 	applier *applier
-	pools   pools
+	limiter *writelimit.Limiter
 	// record is what is left to the next leader, nil if nothing is.
 	record *leaderRecord
 	// tellsApart says that the plugin does not take the load balancers of two Services of one name for each other, see New.
@@ -80,8 +80,8 @@ type pass struct {
 	seen  observed
 	// priority is where in the queue the pass belongs if it is made again.
 	priority int
-	// waits are the pools in which it waits for a place.
-	waits []*writelimit.Limiter
+	// waits says that it waits for a place for the Service, and not only for its targets.
+	waits bool
 }
 
 // Reconcile makes one pass over the Service of a name. It only returns an error that has to do with neither the Service nor the
@@ -89,10 +89,10 @@ type pass struct {
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	p, err := r.begin(ctx, request.NamespacedName)
 	if err != nil {
-		r.pools.cancelBut(nil, request.NamespacedName)
+		r.limiter.End(request.NamespacedName)
 		return reconcile.Result{}, err
 	}
-	defer func() { r.pools.cancelBut(p.waits, p.key) }()
+	defer r.limiter.End(p.key)
 	// Neither the deletion of predecessors nor the Service itself waits for the other's next try. Where both are due, they take turns in
 	// the write limiter, in which they are one.
 	ownFirst := p.known.ownFirst
@@ -308,7 +308,7 @@ func (r *reconciler) carryOut(ctx context.Context, p *pass, plan []action) error
 //
 // See ADR 48.
 func (r *reconciler) follow(ctx context.Context, p *pass) (next time.Duration, waits bool) {
-	if p.known.made == nil || !p.known.continues(p.want.intent, p.want.inputs) && !r.pools.apart(p.waits) {
+	if p.known.made == nil || !p.known.continues(p.want.intent, p.want.inputs) && !(p.waits && !r.limiter.Shared()) {
 		return 0, false
 	}
 	if err := r.look(ctx, p); err != nil {
@@ -382,13 +382,15 @@ func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
 // call carries out an action that calls the plugin, once the write limiter lets it.
 func (r *reconciler) call(ctx context.Context, p *pass, act action) error {
 	p.priority = priorityFor(p, act)
-	limiter := r.pools.of(act)
-	if !limiter.Acquire(p.key, rank(p, act), r.events.noticeOf(p, act, EventWaiting)) {
-		p.waits = append(p.waits, limiter)
+	lane := writelimit.Services
+	if act.verb == verbRetarget {
+		lane = writelimit.Targets
+	}
+	if !r.limiter.Acquire(p.key, lane, rank(p, act), r.events.noticeOf(p, act, EventWaiting)) {
+		p.waits = p.waits || lane == writelimit.Services
 		return errWaiting
 	}
-	defer limiter.Release(p.key)
-	defer r.pools.only(limiter, p.key)()
+	defer r.limiter.Release(p.key)
 	var nodes []*corev1.Node
 	if p.want.latest != nil && act.verb != verbRemove {
 		var err error

@@ -19,6 +19,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/scenariotest"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -72,7 +73,7 @@ func (s *scenario) restart() {
 	targets.owners = ownership.Rules{ProviderName: "sim"}
 	s.reconciler = &reconciler{
 		reader: s.cluster, classes: Classes{Default: true}, targets: targets, states: newStates(), metrics: metrics,
-		events: &events{recorder: s.events, metrics: metrics}, pools: newPools(1, false, func(types.NamespacedName) {}),
+		events: &events{recorder: s.events, metrics: metrics}, limiter: writelimit.New(1, false, func(types.NamespacedName) {}),
 		backoff: backoff{first: DefaultFirstRetry, longest: kit.LongestRetry},
 		applier: &applier{balancer: shownCalls{s.cloud, &s.out}, client: shownPatches{s.cluster, &s.out},
 			clusterUID: func(context.Context) types.UID { return "me" }},

@@ -272,8 +272,8 @@ func TestTargetsFollowWhileTheServiceWaits(t *testing.T) {
 			t.Errorf("%d writes for the changed Service, want one Ensure and two updates", got)
 		}
 		time.Sleep(time.Hour)
-		if got := len(plugin.written("changed")); got != 4 || e.core.reconciler.pools.waiting() != 0 {
-			t.Errorf("%d writes for the changed Service, want its Ensure after the updates; %d wait", got, e.core.reconciler.pools.waiting())
+		if got := len(plugin.written("changed")); got != 4 || e.core.reconciler.limiter.CountWaiting() != 0 {
+			t.Errorf("%d writes for the changed Service, want its Ensure after the updates; %d wait", got, e.core.reconciler.limiter.CountWaiting())
 		}
 	})
 }

@@ -4,7 +4,6 @@ package writelimit
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -25,24 +24,45 @@ const (
 // Orphans is the name under which load balancers without a Service wait. No Service has it: it has no namespace.
 var Orphans = types.NamespacedName{Name: "orphans"}
 
-// Limiter bounds how many writes to the cloud go on at once. Clouds exist that lose a change when two reach them together;
-// for those the bound is one.
+// Lane is a kind of writes, which has places of its own.
+type Lane int
+
+// As in the reference, as many changes of targets as of Services go on at once, so a Service whose calls are slow and fail keeps no other from
+// following the nodes. Where the provider declares how many changes it bears, both lanes are one.
+const (
+	Services Lane = iota
+	Targets
+)
+
+// Limiter bounds how many writes to the cloud go on at once in each lane. Clouds exist that lose a change when two reach them together; for those the
+// bound is one.
 //
 // No worker is blocked by it: a pass that finds no place ends. When it is its turn, a place is reserved for it and the pass is queued
 // again. The place stays reserved until that pass asks for it or ends: no other one that comes in between takes it.
 //
 // See ADR 42 and 47.
 type Limiter struct {
-	places int
 	// queue queues the pass of a waiter that was admitted.
 	queue func(types.NamespacedName)
 
-	mu sync.Mutex
-	// writing are the ones that have a place, with the time since when.
-	writing map[types.NamespacedName]time.Time
+	mu    sync.Mutex
+	lanes []*lane
+	// writing are the ones that have a place. A pass writes in one lane at a time.
+	writing map[types.NamespacedName]write
+}
+
+// write is a write that goes on.
+type write struct {
+	in    *lane
+	since time.Time
+}
+
+// lane is the places of a lane, and who waits for them.
+type lane struct {
+	places, writing int
 	// admitted are those for which a place is reserved: they were queued and have not asked again yet.
 	admitted map[types.NamespacedName]*waiter
-	// waiting is in the order of arrival, and has none but held ones while a place is free.
+	// waiting is in the order of arrival. While a place is free, it has none but passes that write in the other lane.
 	waiting []*waiter
 	// arrivals counts the ones that had to wait, and admissions the ones of them that were admitted.
 	arrivals, admissions int
@@ -53,186 +73,195 @@ type waiter struct {
 	key types.NamespacedName
 	// rank is behind whom it waits: all of a lower one.
 	rank int
-	// asked numbers waiters in the order of arrival.
-	asked int
-	// held says that its pass writes elsewhere, see Limiter.Hold.
-	held bool
-	// stopNotice cancels the notice that it waits; nil: there is none.
-	stopNotice func()
+	// arrival numbers waiters.
+	arrival int
+	// asked says that the pass under way has asked and found no place, see Limiter.End.
+	asked bool
+	// notice says that it waits; nil: nothing does.
+	notice *time.Timer
 }
 
-// New returns a limiter with so many places. Queue queues the pass of a waiter that was admitted; it must not call the limiter.
-func New(places int, queue func(types.NamespacedName)) *Limiter {
-	return &Limiter{
-		places: places, queue: queue, writing: map[types.NamespacedName]time.Time{}, admitted: map[types.NamespacedName]*waiter{},
+// New returns a limiter with so many places in each lane. Shared says that both lanes are one. Queue queues the pass of a waiter that was admitted; it
+// must not call the limiter.
+func New(places int, shared bool, queue func(types.NamespacedName)) *Limiter {
+	l := &Limiter{queue: queue, writing: map[types.NamespacedName]write{}, lanes: make([]*lane, 2)}
+	if shared {
+		l.lanes = l.lanes[:1]
 	}
+	for i := range l.lanes {
+		l.lanes[i] = &lane{places: places, admitted: map[types.NamespacedName]*waiter{}}
+	}
+	return l
 }
 
-// Acquire returns whether a pass may write to the cloud now. If so, it calls Release afterwards. If not, it waits: it is queued
-// again when it is its turn, unless it calls Cancel before: first come, first served, but a higher rank waits behind all lower ones.
-// Notice is called with what it waits for if that takes longer than NoticeAfter, from another goroutine and at most once; nil: no notice.
-func (l *Limiter) Acquire(key types.NamespacedName, rank int, notice func(message string)) bool {
+// Acquire returns whether a pass may write to the cloud now. If so, it calls Release afterwards, and no place is reserved for it elsewhere meanwhile:
+// it keeps its turn there. If not, it waits. It is queued again when it is its turn: first come, first served, but a higher rank waits behind all
+// lower ones. Notice is called with what it waits for if that takes longer than NoticeAfter, from another goroutine and at most once; nil: no notice.
+func (l *Limiter) Acquire(key types.NamespacedName, in Lane, rank int, notice func(message string)) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.admitted[key] != nil || l.free() > 0 {
-		delete(l.admitted, key)
-		l.writing[key] = time.Now()
-		return true
+	lane := l.lanes[min(int(in), len(l.lanes)-1)]
+	if lane.admitted[key] == nil && lane.free() <= 0 {
+		l.wait(lane, key, rank, notice)
+		return false
 	}
-	if at := l.find(key); at >= 0 {
-		l.waiting[at].rank = min(l.waiting[at].rank, rank)
-	} else {
-		l.waiting = append(l.waiting, l.newWaiter(key, rank, notice))
+	delete(lane.admitted, key)
+	lane.writing++
+	l.writing[key] = write{lane, time.Now()}
+	for _, other := range l.lanes {
+		if w := other.admitted[key]; w != nil {
+			delete(other.admitted, key)
+			other.waiting = append(other.waiting, w)
+			slices.SortFunc(other.waiting, func(a, b *waiter) int { return a.arrival - b.arrival })
+			l.admitNext(other)
+		}
 	}
-	return false
+	return true
 }
 
-// newWaiter returns a waiter that asks last, and whose notice will come. The lock is held.
-func (l *Limiter) newWaiter(key types.NamespacedName, rank int, notice func(string)) *waiter {
-	w := &waiter{key: key, rank: rank, asked: l.arrivals}
-	l.arrivals++
+// wait has a pass wait. One that waits already keeps its turn and the lowest of its ranks. The lock is held.
+func (l *Limiter) wait(in *lane, key types.NamespacedName, rank int, notice func(string)) {
+	if at := slices.IndexFunc(in.waiting, func(w *waiter) bool { return w.key == key }); at >= 0 {
+		in.waiting[at].rank, in.waiting[at].asked = min(in.waiting[at].rank, rank), true
+		return
+	}
+	w := &waiter{key: key, rank: rank, arrival: in.arrivals, asked: true}
+	in.arrivals++
 	if notice != nil {
-		timer := time.AfterFunc(NoticeAfter, func() {
-			if message, waits := l.describe(w); waits {
+		w.notice = time.AfterFunc(NoticeAfter, func() {
+			if message, waits := l.describe(in, w); waits {
 				notice(message)
 			}
 		})
-		w.stopNotice = func() { timer.Stop() }
 	}
-	return w
+	in.waiting = append(in.waiting, w)
 }
 
 // Release gives the place of a pass to the next waiter.
 func (l *Limiter) Release(key types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.writing[key].in.writing--
 	delete(l.writing, key)
-	l.admitNext()
+	for _, lane := range l.lanes {
+		l.admitNext(lane)
+	}
 }
 
-// Cancel says that a pass has ended and does not want to write. A place that was reserved for it goes to the next waiter.
-func (l *Limiter) Cancel(key types.NamespacedName) {
+// End says that a pass has ended. It waits only where it has asked and found no place. A place that was reserved for it goes to the next waiter.
+func (l *Limiter) End(key types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.admitted, key)
-	if at := l.find(key); at >= 0 {
-		l.remove(at)
+	for _, lane := range l.lanes {
+		at := slices.IndexFunc(lane.waiting, func(w *waiter) bool { return w.key == key })
+		switch w := lane.admitted[key]; {
+		case w != nil && w.asked:
+			w.asked = false // it was admitted while its pass wrote in the other lane
+		case w != nil:
+			delete(lane.admitted, key)
+			l.admitNext(lane)
+		case at >= 0 && lane.waiting[at].asked:
+			lane.waiting[at].asked = false
+		case at >= 0:
+			lane.remove(at)
+		}
 	}
-	l.admitNext()
-}
-
-// Hold says that a pass which may wait here writes elsewhere. It keeps its turn and is not admitted before Resume. A place that was reserved for it
-// goes to the next waiter.
-func (l *Limiter) Hold(key types.NamespacedName) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if w := l.admitted[key]; w != nil {
-		delete(l.admitted, key)
-		l.waiting = append(l.waiting, w)
-		slices.SortFunc(l.waiting, func(a, b *waiter) int { return a.asked - b.asked })
-	}
-	if at := l.find(key); at >= 0 {
-		l.waiting[at].held = true
-	}
-	l.admitNext()
-}
-
-// Resume ends Hold.
-func (l *Limiter) Resume(key types.NamespacedName) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if at := l.find(key); at >= 0 {
-		l.waiting[at].held = false
-	}
-	l.admitNext()
 }
 
 // admitNext reserves the places that are free, and queues those whose they are. The lock is held.
-func (l *Limiter) admitNext() {
-	for l.free() > 0 {
-		at := l.next()
+func (l *Limiter) admitNext(in *lane) {
+	for len(in.waiting) > 0 && in.free() > 0 {
+		at := l.next(in)
 		if at < 0 {
 			return
 		}
-		l.admissions++
-		next := l.remove(at)
-		l.admitted[next.key] = next
+		in.admissions++
+		next := in.remove(at)
+		in.admitted[next.key] = next
 		l.queue(next.key)
 	}
 }
 
 // next returns the index of the waiter that is admitted next, -1 if none may be. The lock is held.
-func (l *Limiter) next() int {
+func (l *Limiter) next(in *lane) int {
 	next := -1
-	for i, w := range l.waiting {
-		if !w.held && (next < 0 || w.rank < l.waiting[next].rank && l.admissions%oldestEvery != oldestEvery-1) {
+	for i, w := range in.waiting {
+		if _, writes := l.writing[w.key]; !writes &&
+			(next < 0 || w.rank < in.waiting[next].rank && in.admissions%oldestEvery != oldestEvery-1) {
 			next = i
 		}
 	}
 	return next
 }
 
-// free returns how many places are neither taken nor reserved. The lock is held.
-func (l *Limiter) free() int { return l.places - len(l.writing) - len(l.admitted) }
+// free returns how many places are neither taken nor reserved.
+func (l *lane) free() int { return l.places - l.writing - len(l.admitted) }
 
-// find returns where a pass waits, -1 if it does not. The lock is held.
-func (l *Limiter) find(key types.NamespacedName) int {
-	return slices.IndexFunc(l.waiting, func(w *waiter) bool { return w.key == key })
-}
-
-// remove takes a waiter out. The lock is held.
-func (l *Limiter) remove(at int) *waiter {
+// remove takes a waiter out.
+func (l *lane) remove(at int) *waiter {
 	w := l.waiting[at]
 	l.waiting = slices.Delete(l.waiting, at, at+1)
-	if w.stopNotice != nil {
-		w.stopNotice()
+	if w.notice != nil {
+		w.notice.Stop()
 	}
 	return w
 }
 
+// Shared reports whether both lanes are one.
+func (l *Limiter) Shared() bool { return len(l.lanes) == 1 }
+
 // Places returns how many writes may go on at once.
-func (l *Limiter) Places() int { return l.places }
+func (l *Limiter) Places() int { return len(l.lanes) * l.lanes[0].places }
 
 // Stop cancels all notices.
 func (l *Limiter) Stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, w := range l.waiting {
-		if w.stopNotice != nil {
-			w.stopNotice()
+	for _, lane := range l.lanes {
+		for _, w := range lane.waiting {
+			if w.notice != nil {
+				w.notice.Stop()
+			}
 		}
 	}
 }
 
 // CountWaiting returns how many wait for a place.
-func (l *Limiter) CountWaiting() int {
+func (l *Limiter) CountWaiting() (sum int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.waiting)
+	for _, lane := range l.lanes {
+		sum += len(lane.waiting)
+	}
+	return sum
 }
 
 // describe says in one line what a waiter waits for, and whether it still does.
-func (l *Limiter) describe(w *waiter) (message string, waits bool) {
+func (l *Limiter) describe(in *lane, w *waiter) (message string, waits bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !slices.Contains(l.waiting, w) {
+	if !slices.Contains(in.waiting, w) {
 		return "", false
 	}
-	keys := slices.SortedFunc(maps.Keys(l.writing), func(a, b types.NamespacedName) int {
-		return l.writing[a].Compare(l.writing[b])
-	})
+	var keys []types.NamespacedName
+	for key, write := range l.writing {
+		if write.in == in {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, func(a, b types.NamespacedName) int { return l.writing[a].since.Compare(l.writing[b].since) })
 	var writes []string
 	for _, key := range keys[:min(len(keys), shownWrites)] {
-		writes = append(writes, fmt.Sprintf("%s since %s", nameOfWriter(key), l.writing[key].UTC().Format(time.RFC3339)))
+		writes = append(writes, fmt.Sprintf("%s since %s", nameOfWriter(key), l.writing[key].since.UTC().Format(time.RFC3339)))
 	}
 	if more := len(keys) - shownWrites; more > 0 {
 		writes = append(writes, fmt.Sprintf("%d more", more))
 	}
-	if about := len(l.admitted); about > 0 {
+	if about := len(in.admitted); about > 0 {
 		writes = append(writes, fmt.Sprintf("%d about to begin", about))
 	}
 	return fmt.Sprintf("Waiting for other changes of load balancers, at most %d at a time. In progress: %s. Others that wait: %d",
-		l.places, strings.Join(writes, ", "), len(l.waiting)-1), true
+		in.places, strings.Join(writes, ", "), len(in.waiting)-1), true
 }
 
 // nameOfWriter names who has a place.

@@ -18,12 +18,18 @@ func serviceKey(id int) types.NamespacedName { return types.NamespacedName{Name:
 // limiterOf returns a write limiter, and where it notes whom it admits.
 func limiterOf(places int) (*Limiter, *[]string) {
 	admitted := &[]string{}
-	return New(places, func(key types.NamespacedName) { *admitted = append(*admitted, key.Name) }), admitted
+	return New(places, false, func(key types.NamespacedName) { *admitted = append(*admitted, key.Name) }), admitted
 }
 
-// try asks for a place without a notice.
-func (l *Limiter) try(id int) bool {
-	return l.Acquire(serviceKey(id), 0, nil)
+// try is a pass that asks for a place without a notice.
+func (l *Limiter) try(id int) bool { return l.ask(id, 0, nil) }
+
+func (l *Limiter) ask(id, rank int, notice func(string)) bool {
+	if l.Acquire(serviceKey(id), Services, rank, notice) {
+		return true
+	}
+	l.End(serviceKey(id))
+	return false
 }
 
 // Waiting ones are admitted by rank, and in the order in which they asked. Who asks again keeps its place, and the lowest of its ranks.
@@ -34,13 +40,13 @@ func TestWriteLimiterOrder(t *testing.T) {
 	}
 	ranks := map[int]int{0: 2, 1: 2, 3: 1}
 	for id := range 6 {
-		if l.Acquire(serviceKey(id), ranks[id], nil) {
+		if l.ask(id, ranks[id], nil) {
 			t.Fatalf("%d has got a place that another one has", id)
 		}
 	}
 	l.try(1) // has changed
 	for _, id := range []int{2, 5} {
-		l.Acquire(serviceKey(id), 1, nil)
+		l.ask(id, 1, nil)
 	}
 	for writer := 9; len(*admitted) < 6; {
 		l.Release(serviceKey(writer))
@@ -58,7 +64,7 @@ func TestWriteLimiterOrder(t *testing.T) {
 func TestWaitingIsBounded(t *testing.T) {
 	l, admitted := limiterOf(1)
 	l.try(0)
-	l.Acquire(serviceKey(1), 1, nil)
+	l.ask(1, 1, nil)
 	for writer, next := 0, 2; !slices.Contains(*admitted, "1"); writer, next = next, next+1 {
 		if len(*admitted) > oldestEvery {
 			t.Fatalf("%d others were admitted before it, want at most %d", len(*admitted), oldestEvery-1)
@@ -75,7 +81,7 @@ func TestWaitingIsBounded(t *testing.T) {
 func TestWriteLimiterKeepsAReservedPlace(t *testing.T) {
 	l, admitted := limiterOf(1)
 	l.try(0)
-	l.Acquire(serviceKey(1), 1, nil)
+	l.ask(1, 1, nil)
 	l.Release(serviceKey(0))
 	if l.try(2) {
 		t.Error("the reserved place was given to another one")
@@ -90,15 +96,15 @@ func TestWriteLimiterKeepsAReservedPlace(t *testing.T) {
 }
 
 // One that was admitted and no longer wants to write gives its place to the next, and one that waits waits no more.
-func TestWriteLimiterCancel(t *testing.T) {
+func TestWriteLimiterEnd(t *testing.T) {
 	l, admitted := limiterOf(1)
 	for id := range 5 {
 		l.try(id)
 	}
-	l.Cancel(serviceKey(2))
+	l.End(serviceKey(2))
 	l.Release(serviceKey(0))
-	l.Cancel(serviceKey(1))
-	l.Cancel(serviceKey(7)) // has never asked
+	l.End(serviceKey(1))
+	l.End(serviceKey(7)) // has never asked
 	if want := []string{"1", "3"}; !slices.Equal(*admitted, want) || l.CountWaiting() != 1 {
 		t.Errorf("admitted %v, want %v; %d wait, want 1", *admitted, want, l.CountWaiting())
 	}
@@ -110,17 +116,19 @@ func TestWriteLimiterHold(t *testing.T) {
 	for id := range 4 {
 		l.try(id)
 	}
-	l.Hold(serviceKey(1))
+	elsewhere := func(id int) { l.Acquire(serviceKey(id), Targets, 0, nil) }
+	elsewhere(1)
 	l.Release(serviceKey(0)) // 2 is admitted
-	l.Hold(serviceKey(2))    // 3 is admitted instead
+	l.lanes[1].places++
+	elsewhere(2) // 3 is admitted instead
 	l.try(3)
 	l.Release(serviceKey(3))
 	if want := []string{"2", "3"}; !slices.Equal(*admitted, want) || l.CountWaiting() != 2 {
 		t.Errorf("admitted %v while two write elsewhere, want %v; %d wait", *admitted, want, l.CountWaiting())
 	}
 	l.try(4)
-	l.Resume(serviceKey(2))
-	l.Resume(serviceKey(1))
+	l.Release(serviceKey(2))
+	l.Release(serviceKey(1))
 	l.Release(serviceKey(4))
 	if want := []string{"2", "3", "1"}; !slices.Equal(*admitted, want) {
 		t.Errorf("admitted %v after that, want %v", *admitted, want)
@@ -137,12 +145,12 @@ func TestWriteLimiterNotice(t *testing.T) {
 		l.try(1)
 		notices := make(chan string, 100)
 		for id := 2; id < 6; id++ {
-			if l.Acquire(serviceKey(id), 0, func(message string) { notices <- fmt.Sprint(id, message) }) {
+			if l.ask(id, 0, func(message string) { notices <- fmt.Sprint(id, message) }) {
 				t.Fatal("there is no place for it")
 			}
 		}
-		l.Acquire(serviceKey(3), 0, func(string) { t.Error("two notices of one wait") })
-		l.Cancel(serviceKey(4))
+		l.ask(3, 0, func(string) { t.Error("two notices of one wait") })
+		l.End(serviceKey(4))
 		time.Sleep(NoticeAfter - 1)
 		l.Release(serviceKey(0)) // 2 is admitted
 		if len(notices) != 0 {
@@ -178,21 +186,35 @@ func TestWriteLimiterNeverStalls(t *testing.T) {
 			switch {
 			case writing[id] && rapid.Bool().Draw(t, "is done"):
 				l.Release(serviceKey(id))
-				l.Cancel(serviceKey(id))
+				l.End(serviceKey(id))
 				delete(writing, id)
 			case !writing[id] && rapid.IntRange(0, 3).Draw(t, "asks") > 0:
-				if l.Acquire(serviceKey(id), rapid.IntRange(0, 2).Draw(t, "rank"), nil) {
+				if l.ask(id, rapid.IntRange(0, 2).Draw(t, "rank"), nil) {
 					writing[id] = true
 				}
 			case !writing[id]:
-				l.Cancel(serviceKey(id))
+				l.End(serviceKey(id))
 			}
 			if len(writing) > places || len(l.writing) != len(writing) {
 				t.Fatalf("%d write, the limiter says %d, it has %d places", len(writing), len(l.writing), places)
 			}
-			if l.CountWaiting() > 0 && len(l.writing)+len(l.admitted) < places {
-				t.Fatalf("%d wait, %d write and %d were admitted for %d places", l.CountWaiting(), len(l.writing), len(l.admitted), places)
+			if l.CountWaiting() > 0 && len(l.writing)+len(l.lanes[Services].admitted) < places {
+				t.Fatalf("%d wait, %d write and %d were admitted for %d places", l.CountWaiting(), len(l.writing), len(l.lanes[Services].admitted), places)
 			}
 		}
 	})
+}
+
+// A place that comes free while the pass of a waiter writes in the other lane is kept for it when that pass ends.
+func TestWriteLimiterAdmitsDuringAPass(t *testing.T) {
+	l, admitted := limiterOf(1)
+	l.try(0)
+	l.Acquire(serviceKey(1), Services, 0, nil)
+	l.Acquire(serviceKey(1), Targets, 0, nil)
+	l.Release(serviceKey(0))
+	l.Release(serviceKey(1))
+	l.End(serviceKey(1))
+	if want := []string{"1"}; !slices.Equal(*admitted, want) || l.try(2) {
+		t.Errorf("admitted %v, want %v, whose place is given to none", *admitted, want)
+	}
 }
