@@ -15,6 +15,7 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -167,7 +168,7 @@ func TestNewest(t *testing.T) {
 	for name, test := range map[string]struct{ cached, want *corev1.Service }{
 		"older": {old, own}, "newer": {new, new}, "another Service": {another, another}, "gone": {nil, nil},
 	} {
-		if got := (state{ownWrite: own}).newest(test.cached); got != test.want {
+		if got := (&state{ownWrite: own}).newest(test.cached); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}
@@ -204,22 +205,21 @@ func TestCameTooLate(t *testing.T) {
 // The same is not tried again before its time; something else is.
 func TestHeld(t *testing.T) {
 	same, changed := inputsOf(serviceWith()), inputsOf(serviceWith(ofClass("x")))
-	failed := state{failure: &failure{intent: provide, inputs: same, retryAt: noon.Add(time.Minute)}}
+	failed := state{ensure: attempt{inputs: same, all: 1, Row: kit.Row{Until: noon.Add(time.Minute)}}}
 	for name, test := range map[string]struct {
 		known  state
 		intent intent
 		inputs inputs
-		now    time.Time
-		want   time.Duration
+		want   bool
 	}{
-		"nothing failed":   {state{}, provide, same, noon, 0},
-		"the same":         {failed, provide, same, noon, time.Minute},
-		"its time is near": {failed, provide, same, noon.Add(59 * time.Second), time.Second},
-		"something else":   {failed, provide, changed, noon, 0},
-		"to be withdrawn":  {failed, withdraw, same, noon, 0},
+		"nothing failed":  {state{}, provide, same, false},
+		"the same":        {failed, provide, same, true},
+		"something else":  {failed, provide, changed, false},
+		"to be withdrawn": {failed, withdraw, same, false},
 	} {
-		if got := test.known.waitsForRetry(test.intent, test.inputs, test.now); got != test.want {
-			t.Errorf("%s: %s, want %s", name, got, test.want)
+		last := test.known.continued(desired{intent: test.intent, inputs: test.inputs})
+		if got := last.Until.After(noon); got != test.want {
+			t.Errorf("%s: %t, want %t", name, got, test.want)
 		}
 	}
 }

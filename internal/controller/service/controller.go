@@ -185,7 +185,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		balancer: balancer, change: provider.CapabilitiesOf(c.options.Cloud).ChangeTargets,
 		client: c.options.Client, clusterName: c.options.ClusterName, clusterUID: clusterUID(c.options.Client),
 	}
-	c.reconciler.applier, c.reconciler.record = applier, newRecord(c.options.Record, c.listAtStart(applier))
+	c.reconciler.applier, c.reconciler.record = applier, newRecord(c.options.Record, c.lister(applier))
 	defer c.reconciler.limiter.Stop()
 	drift := c.newDriftCheck(applier)
 	ctx, cancel := context.WithCancel(ctx)
@@ -204,7 +204,7 @@ func (c *Controller) Start(ctx context.Context) error {
 func (c *Controller) newDriftCheck(applier *applier) *driftCheck {
 	return &driftCheck{
 		reconciler: c.reconciler, enqueue: c.enqueuer.Add,
-		list:   provider.CapabilitiesOf(c.options.Cloud).ListLoadBalancers,
+		list:   c.lister(applier),
 		period: c.options.DriftCheckPeriod, calls: c.options.DriftCheckCalls, absence: c.options.AbsenceTime,
 		orphans: &orphancheck.LoadBalancers{
 			Cached: c.options.Client, Live: c.options.LiveReader, ClusterUID: applier.clusterUID, Made: c.states.madeFor,
@@ -272,7 +272,8 @@ func (w watcher) services() handler.TypedEventHandler[*corev1.Service, reconcile
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Service], q kit.Queue) {
-			if key := keyOf(e.Object); w.states.has(key) {
+			key := keyOf(e.Object)
+			if _, found := w.states.get(key); found {
 				kit.Add(q, key, priorityRemove)
 			}
 		},

@@ -83,7 +83,7 @@ func needsCleanup(service *corev1.Service) bool {
 
 // takenOn reports whether a Service that has the finalizer may have got it from us. The finalizer does not show that: other implementations
 // use the same one, and to take theirs away would leak what they made. A class that is ours does. Our condition says that it was
-// this program, which another manager of the cluster may run as well: see doubtful.
+// this program, which another manager of the cluster may run as well: see hasMade.
 func takenOn(service *corev1.Service, classes Classes) bool {
 	return ofOurClass(service, classes) || slices.ContainsFunc(service.Status.Conditions, isReadyCondition)
 }
@@ -92,12 +92,6 @@ func takenOn(service *corev1.Service, classes Classes) bool {
 // taken for one that had none.
 func ofOurClass(service *corev1.Service, classes Classes) bool {
 	return wantsBalancer(service) && classes.handles(service) || !wantsBalancer(service) && classes.Default
-}
-
-// doubtful reports whether a Service that shall lose its load balancer may be another manager's. Known says that this process has made
-// its load balancer.
-func doubtful(service *corev1.Service, classes Classes, known bool) bool {
-	return service != nil && !known && !ofOurClass(service, classes)
 }
 
 func wantsBalancer(service *corev1.Service) bool {

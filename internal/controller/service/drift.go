@@ -31,8 +31,11 @@ const (
 	maxRepairs = 3
 )
 
-// driftGone is the difference of a load balancer that is no longer there.
-const driftGone = "it is gone from the cloud"
+// Differences of load balancers.
+const (
+	driftGone          = "it is gone from the cloud"
+	differentAddresses = "its addresses have changed in the cloud"
+)
 
 // The kinds of drift, as the label of a metric.
 const (
@@ -45,7 +48,7 @@ const (
 type driftCheck struct {
 	*reconciler
 	// list lists the load balancers of the cluster. Nil: the cloud cannot, and is asked for one after the other.
-	list func(context.Context, string) ([]provider.LoadBalancer, error)
+	list func(context.Context) (*listing, error)
 	// period is how long a comparison of all takes or waits; calls bounds how many calls a minute it costs without list.
 	period time.Duration
 	calls  int
@@ -145,32 +148,30 @@ func (d *driftCheck) candidate(key types.NamespacedName, known state, now time.T
 // comparable reports whether a load balancer is one of which it is known what it should be, and was so at a given time. One
 // that is being worked on is looked at the next time.
 func (s state) comparable(at time.Time) bool {
-	return s.made != nil && s.made.ensured && s.made.status != nil && s.failure == nil && len(s.drift) == 0 && s.madeAt.Before(at)
+	return s.made != nil && s.made.ensured && s.made.status != nil && !s.failing() && len(s.drift) == 0 && s.madeAt.Before(at)
 }
 
 // checkAll compares all load balancers with one listing of the cloud, and looks for orphans in it. The ones that the list lacks are looked at one
 // after the other after that: lists may lag behind.
 func (d *driftCheck) checkAll(ctx context.Context) error {
 	began := time.Now()
-	listed, byService, err := d.listAll(ctx)
+	listed, err := d.list(ctx)
+	d.count(err)
 	if err != nil {
 		return err
 	}
-	err = d.compareAll(ctx, began, listed, byService)
-	d.failures.Note(ctx, "Could not look for load balancers that belong to no Service", d.orphans.Check(ctx, listed))
+	err = d.compareAll(ctx, began, listed)
+	d.failures.Note(ctx, "Could not look for load balancers that belong to no Service", d.orphans.Check(ctx, listed.all))
 	return err
 }
 
 // compareAll compares the load balancers that were comparable at a given time with a list, and notes the ones that it lacks.
-func (d *driftCheck) compareAll(ctx context.Context, at time.Time, listed []provider.LoadBalancer,
-	byService map[types.UID]provider.LoadBalancer,
-) error {
+func (d *driftCheck) compareAll(ctx context.Context, at time.Time, listed *listing) error {
 	settled, _, err := d.targets.sets(ctx)
 	if err != nil {
 		return err
 	}
 	d.missing = map[types.NamespacedName]bool{}
-	mark := markOf(listed, d.applier.clusterUID(ctx))
 	var errs []error
 	for key, known := range d.states.all() {
 		if !known.comparable(at) {
@@ -181,59 +182,55 @@ func (d *driftCheck) compareAll(ctx context.Context, at time.Time, listed []prov
 			errs = append(errs, err)
 			continue
 		}
-		balancer, found := byService[service.UID]
+		balancer, found := listed.byService[service.UID]
 		if !found {
 			d.missing[key] = true
 			continue
 		}
-		known = d.found(key, known)
-		known, first := d.learn(key, known, &balancer.Status)
 		targets := d.targets.of(known.made.service, settled)
 		if !targets.servedBy(known.made.targets) {
 			targets = nil // it is queued for a change of its targets already
 		}
-		known = d.selected(key, known, targets, balancer.Targets)
-		if differ := differences(service, known.made, targets, balancer, mark); len(differ) > 0 || !first {
-			d.decide(ctx, key, known, differ)
-		}
+		d.compare(ctx, key, known, &balancer.Status, func(shown *made) []string {
+			shown.learnSelection(targets, balancer.Targets)
+			return differences(service, shown, targets, balancer, listed.mark)
+		})
 	}
 	return errors.Join(errs...)
 }
 
-// found notes that the cloud shows a load balancer. One that it did not find before has its condition corrected.
-func (d *driftCheck) found(key types.NamespacedName, known state) state {
+// compare compares a load balancer that the cloud shows. What it shows the first time after an Ensure is remembered: that it shows anything else
+// later is a difference, and that it differs from what the Ensure returned is none. It does not end a row of repairs either: each repair is followed
+// by a first time.
+func (d *driftCheck) compare(ctx context.Context, key types.NamespacedName, known state, status *corev1.LoadBalancerStatus,
+	differences func(*made) []string,
+) {
 	delete(d.missing, key)
-	if row := known.made.denial; row.answers > 0 {
-		known.made = d.states.found(key, known.made)
-		if row.told() || known.failure != nil {
-			d.enqueue(key, priorityRepair)
-		}
+	shown, first := *known.made, known.made.baseline == nil && status != nil
+	shown.denial = denial{}
+	if first {
+		shown.baseline = status.DeepCopy()
 	}
-	return known
-}
-
-// listAll lists the load balancers of the cluster, and returns them by the UIDs of their Services, too.
-func (d *driftCheck) listAll(ctx context.Context) (listed []provider.LoadBalancer, byService map[types.UID]provider.LoadBalancer, err error) {
-	listed, err = d.list(cloud.WithPriority(ctx, cloud.PriorityRefresh), d.applier.clusterName)
-	d.count(err)
-	if err != nil {
-		return nil, nil, fmt.Errorf("listing load balancers: %w", err)
+	differ := differences(&shown)
+	if first && len(differ) == 0 {
+		d.states.observe(key, known.made, func(row *state) { row.shown(&shown, time.Now()) })
+	} else {
+		d.decide(ctx, key, known, &shown, differ)
 	}
-	byService = make(map[types.UID]provider.LoadBalancer, len(listed))
-	for _, balancer := range listed {
-		byService[balancer.ServiceUID] = balancer
+	if row := known.made.denial; row.told() || row.answers > 0 && known.failing() {
+		d.enqueue(key, priorityRepair) // its condition is to be corrected
 	}
-	return listed, byService, nil
 }
 
 // denied counts an answer that the cloud does not find a load balancer. After enough of them it is made again. Until then its Service says so.
 func (d *driftCheck) denied(ctx context.Context, key types.NamespacedName, known state) {
-	row, kept := d.states.denied(key, known.made)
-	switch now, _ := d.states.get(key); {
-	case !kept:
-	case row.proven(d.absence, time.Now()):
-		d.decide(ctx, key, now, []string{driftGone})
-	case row.isNews():
+	after, now := *known.made, time.Now()
+	after.denial = after.denial.after(now)
+	if after.denial.proven(d.absence, now) {
+		d.decide(ctx, key, known, &after, []string{driftGone})
+		return
+	}
+	if d.states.observe(key, known.made, func(row *state) { row.shown(&after, now) }) && after.denial.isNews() {
 		notFound(ctx, d.events.recorder, known.made.service)
 		d.enqueue(key, priorityRepair)
 	}
@@ -260,18 +257,15 @@ func (d *driftCheck) checkNext(ctx context.Context) error {
 		d.denied(ctx, key, known)
 		return nil
 	}
-	known = d.found(key, known)
 	if status == nil {
 		status = known.made.baseline // it says nothing of addresses
 	}
-	known, first := d.learn(key, known, status)
-	switch {
-	case first:
-	case status != nil && readdressed(service, known.made, status.Ingress):
-		d.decide(ctx, key, known, []string{"its addresses have changed in the cloud"})
-	default:
-		d.decide(ctx, key, known, nil)
-	}
+	d.compare(ctx, key, known, status, func(shown *made) []string {
+		if status != nil && readdressed(service, shown, status.Ingress) {
+			return []string{differentAddresses}
+		}
+		return nil
+	})
 	return nil
 }
 
@@ -292,42 +286,20 @@ func (d *driftCheck) current(ctx context.Context, key types.NamespacedName, know
 	return service, nil
 }
 
-// learn remembers what the cloud shows the first time after an Ensure. That it shows anything else later is a difference; that it differs
-// from what the Ensure returned is none. It does not end a row of repairs either: each repair is followed by a first time.
-func (d *driftCheck) learn(key types.NamespacedName, known state, shown *corev1.LoadBalancerStatus) (learned state, first bool) {
-	if known.made.baseline != nil || shown == nil {
-		return known, false
-	}
-	made := *known.made
-	made.baseline = shown.DeepCopy()
-	if first = d.states.shown(key, known.made, &made); first {
-		known.made = &made
-	}
-	return known, true
-}
-
-// selected remembers which of the nodes that the plugin was given the cloud does not show as targets since: a plugin may select them by an annotation
-// or by rules of its own. One that is shown once and not later is a difference.
-func (d *driftCheck) selected(key types.NamespacedName, known state, targets *targetSet, listed []types.NodeName) state {
+// learnSelection remembers which of the nodes that the plugin was given the cloud does not show as targets since: a plugin may select them by an
+// annotation or by rules of its own. One that is shown once and not later is a difference.
+func (m *made) learnSelection(targets *targetSet, listed []types.NodeName) {
 	if targets == nil || listed == nil {
-		return known
+		return
 	}
 	missing, _ := targets.listedAs(listed)
 	unlisted := map[string]bool{}
 	for _, name := range missing {
-		if known.made.unlisted == nil || known.made.unlisted[name] {
+		if m.unlisted == nil || m.unlisted[name] {
 			unlisted[name] = true
 		}
 	}
-	if known.made.unlisted != nil && len(unlisted) == len(known.made.unlisted) {
-		return known
-	}
-	made := *known.made
-	made.unlisted = unlisted
-	if d.states.shown(key, known.made, &made) {
-		known.made = &made
-	}
-	return known
+	m.unlisted = unlisted
 }
 
 // nextCandidate returns the load balancer that is looked at next: one that the cloud has not found, and else one that was not looked at for
@@ -347,24 +319,30 @@ func (d *driftCheck) nextCandidate(now time.Time) (oldest types.NamespacedName, 
 	return oldest, found, any
 }
 
-// decide queues a load balancer for its repair if it differs.
-func (d *driftCheck) decide(ctx context.Context, key types.NamespacedName, known state, differ []string) {
-	what, at := fmt.Sprint(differ), time.Now()
+// decide queues a load balancer for its repair if it differs. After is what is known of it then.
+func (d *driftCheck) decide(ctx context.Context, key types.NamespacedName, known state, after *made, differ []string) {
+	what, now := fmt.Sprint(differ), time.Now()
 	gone := len(differ) > 0 && differ[0] == driftGone
-	repair := len(differ) > 0 && (known.differs != what || known.repairs < maxRepairs || gone && at.Sub(known.repairedAt) >= rarely)
-	repair, news := d.states.compared(key, known.made, what, differ, repair)
-	if news {
-		d.enqueue(key, priorityRepair) // its condition says so, or no longer
+	repair := len(differ) > 0 && (known.differs != what || known.repairs < maxRepairs || gone && now.Sub(known.repairedAt) >= rarely)
+	news := false
+	kept := d.states.observe(key, known.made, func(row *state) {
+		row.shown(after, now)
+		news = row.compared(differ, repair, now)
+	})
+	kind := driftKindChanged
+	if gone {
+		kind = driftKindGone
 	}
 	switch {
-	case repair && gone:
-		d.metrics.drifts.WithLabelValues(driftKindGone).Inc()
-		d.enqueue(key, priorityRepair)
+	case !kept:
 	case repair:
-		d.metrics.drifts.WithLabelValues(driftKindChanged).Inc()
+		d.metrics.drifts.WithLabelValues(kind).Inc()
 		d.enqueue(key, priorityRepair)
 	case len(differ) > 0 && known.repairs == maxRepairs:
 		stillDiffers(ctx, d.events.recorder, known.made.service, differ, gone)
+	}
+	if news {
+		d.enqueue(key, priorityRepair) // its condition says so, or no longer
 	}
 }
 
@@ -392,7 +370,7 @@ func differences(service *corev1.Service, made *made, targets *targetSet, listed
 		differ = append(differ, "it does not carry the UID of this cluster")
 	}
 	if readdressed(service, made, listed.Status.Ingress) {
-		differ = append(differ, "its addresses have changed in the cloud")
+		differ = append(differ, differentAddresses)
 	}
 	if listed.Ports != nil && !slices.Equal(dryrun.Listeners(listed.Ports), dryrun.Listeners(made.inputs.ports)) {
 		differ = append(differ, "its listeners have changed in the cloud")
@@ -407,6 +385,33 @@ func differences(service *corev1.Service, made *made, targets *targetSet, listed
 		}
 	}
 	return differ
+}
+
+// listing is what one list of the cloud shows.
+type listing struct {
+	all       []provider.LoadBalancer
+	byService map[types.UID]provider.LoadBalancer
+	// mark is the cluster's UID if the provider marks load balancers with it.
+	mark types.UID
+}
+
+// lister returns what lists the load balancers of the cluster; nil if the plugin cannot.
+func (c *Controller) lister(applier *applier) func(context.Context) (*listing, error) {
+	list := provider.CapabilitiesOf(c.options.Cloud).ListLoadBalancers
+	if list == nil {
+		return nil
+	}
+	return func(ctx context.Context) (*listing, error) {
+		listed, err := list(cloud.WithPriority(ctx, cloud.PriorityRefresh), c.options.ClusterName)
+		if err != nil {
+			return nil, fmt.Errorf("listing load balancers: %w", err)
+		}
+		byService := make(map[types.UID]provider.LoadBalancer, len(listed))
+		for _, balancer := range listed {
+			byService[balancer.ServiceUID] = balancer
+		}
+		return &listing{listed, byService, markOf(listed, applier.clusterUID(ctx))}, nil
+	}
 }
 
 // markOf returns the cluster's UID if any load balancer is marked with it, which says that the provider marks them.

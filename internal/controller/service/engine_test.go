@@ -74,7 +74,7 @@ func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 		reconciler: reconciler, enqueuer: &kit.Enqueuer{},
 		orphanMetrics: orphancheck.NewMetrics(nil),
 	}
-	reconciler.record = newRecord(e.record, e.core.listAtStart(applier))
+	reconciler.record = newRecord(e.record, e.core.lister(applier))
 	_ = e.core.enqueuer.Capture(context.Background(), e.queue)
 	reconciler.limiter = writelimit.New(writes, false, e.core.admit)
 	e.core.orphans = newOrphanDeleter(reconciler.limiter, e.events)

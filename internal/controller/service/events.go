@@ -132,6 +132,9 @@ func (e *events) afterRetarget(ctx context.Context, p *pass, act action, done ou
 	switch {
 	case done.err != nil && ctx.Err() == nil:
 		e.metrics.nodeSyncErrors.Inc()
+		if errors.Is(done.err, errNotFound) && p.known.made.denial.isNews() {
+			notFound(ctx, e.recorder, act.service)
+		}
 	case done.err != nil:
 	case len(p.want.latest.nodes) == 0:
 		e.recorder.Event(act.service, corev1.EventTypeWarning, EventUnavailable, noTargets)
@@ -142,14 +145,19 @@ func (e *events) afterRetarget(ctx context.Context, p *pass, act action, done ou
 	}
 }
 
-// noticeOf returns a function that sends a Service an event about why its write waits. It returns nil for background writes.
-func (e *events) noticeOf(p *pass, act action, reason string) func(message string) {
+// noticeOf returns a function that sends a Service an event about why its write waits for others. It returns nil for background writes.
+func (e *events) noticeOf(p *pass, act action) func(message string) {
 	if p.priority < priorityChange {
 		return nil
 	}
 	return func(message string) {
-		e.waits.Record(e.recorder, act.service, corev1.EventTypeNormal, reason, message)
+		e.waits.Record(e.recorder, act.service, corev1.EventTypeNormal, EventWaiting, message)
 	}
+}
+
+// waitsForCloud sends a Service an event about why its call is not let in.
+func (e *events) waitsForCloud(act action, reason string) {
+	e.waits.Record(e.recorder, act.service, corev1.EventTypeNormal, EventWaitingForCloud, fmt.Sprintf("Waiting to %s the load balancer: %s", act.verb, reason))
 }
 
 // notFound reports a load balancer that the cloud does not find.
@@ -177,22 +185,27 @@ func deletionIncomplete(ctx context.Context, recorder record.EventRecorder, serv
 		"The load balancer no longer exists, but its deletion failed %d times. Look in the cloud for parts of it that this error names: %v", absenceTries, err)))
 }
 
-// failed sends the event of a failure to the Service, which may be gone.
-func (e *events) failed(p *pass, reason string, err error) {
-	about, kind := p.service, EventSyncFailed
-	if about == nil && p.seen.made != nil {
-		about, kind = p.seen.made.service, EventDeleteFailed
+// failed counts and logs a try that failed, and sends an event of a kind about it, if one is due, to the Service, which may be gone.
+func (e *events) failed(ctx context.Context, last attempt, about *corev1.Service, kind, message string, err error) {
+	e.metrics.failures.WithLabelValues(last.reason).Inc()
+	log := logf.FromContext(ctx).WithValues("retryAfter", time.Until(last.Until).Round(time.Millisecond).String())
+	switch {
+	case last.reason == ReasonNotFound && kind != EventUpdateFailed:
+		log.Info("The cloud does not find the load balancer whose targets are to be changed", "reason", err.Error())
+		return // the row of such answers has an event of its own
+	case last.reason == ReasonPending && !last.news:
+		return
+	case last.reason == ReasonPending:
+		log.Info("The load balancer is not ready yet", "reason", err.Error())
+	default:
+		log.Error(err, message, "reason", last.reason)
 	}
-	if about != nil {
-		e.failure(about, kind, reason, err)
-	}
-}
-
-// failure sends a Service the event of a failure, of which kind is the usual one.
-func (e *events) failure(about *corev1.Service, kind, reason string, err error) {
 	var update *retargetError
 	switch {
-	case reason == ReasonPending:
+	case !last.news || about == nil:
+	case kind == EventUpdateFailed:
+		e.targetsFailed(about, err)
+	case last.reason == ReasonPending:
 		e.recorder.Event(about, corev1.EventTypeNormal, EventPending, kit.EventMessage("The load balancer is not ready yet: "+err.Error()))
 	case errors.As(err, &update):
 		e.targetsFailed(about, err)

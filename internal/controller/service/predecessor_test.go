@@ -59,7 +59,7 @@ func (e *engine) strip(key types.NamespacedName) {
 	e.cluster.mu.Lock()
 	delete(e.cluster.services, key)
 	e.cluster.mu.Unlock()
-	if e.core.states.has(key) {
+	if _, found := e.core.states.get(key); found {
 		kit.Add(e.queue, key, priorityRemove)
 	}
 }
@@ -169,7 +169,7 @@ func TestAServiceSaysThatItWaitsForItsPredecessor(t *testing.T) {
 				if e.cloud.has(old.UID, "a") || e.cloud.has(again.UID, "a") == deletes {
 					t.Error("the load balancers are not as they should be")
 				}
-				if has := e.core.states.has(keyOf(again)); has == deletes {
+				if _, has := e.core.states.get(keyOf(again)); has == deletes {
 					t.Errorf("something is remembered: %t", has)
 				}
 			})

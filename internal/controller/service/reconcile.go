@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -74,10 +73,12 @@ type reconciler struct {
 type pass struct {
 	key     types.NamespacedName
 	service *corev1.Service // as it is now; nil if it is gone
-	// known is what is remembered, as the last transition of the pass left it.
+	// known is the row of the Service, which this pass has taken.
 	known state
-	want  desired
-	seen  observed
+	// last are the failed passes that this one continues.
+	last attempt
+	want desired
+	seen observed
 	// priority is where in the queue the pass belongs if it is made again.
 	priority int
 	// waits says that it waits for a place for the Service, and not only for its targets.
@@ -87,51 +88,64 @@ type pass struct {
 // Reconcile makes one pass over the Service of a name. It only returns an error that has to do with neither the Service nor the
 // cloud; all others are reported on the Service, and retried, see finish.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	p, err := r.begin(ctx, request.NamespacedName)
-	if err != nil {
-		r.limiter.End(request.NamespacedName)
+	p := &pass{key: request.NamespacedName, known: r.states.take(request.NamespacedName)}
+	defer func() { r.states.end(p.key, p.known, p.service) }()
+	defer r.limiter.End(p.key)
+	if err := r.begin(ctx, p); err != nil {
 		return reconcile.Result{}, err
 	}
-	defer r.limiter.End(p.key)
-	// Neither the deletion of predecessors nor the Service itself waits for the other's next try. Where both are due, they take turns in
-	// the write limiter, in which they are one.
-	ownFirst := p.known.ownFirst
-	var next time.Duration
-	waits := false
-	if !ownFirst {
-		next, waits = r.removePredecessors(ctx, p)
+	if len(p.known.predecessors) > 0 {
+		return r.serveAll(ctx, p), nil
 	}
-	result, ownWaits := r.serve(ctx, p)
-	if ownFirst && !ownWaits {
-		next, waits = r.removePredecessors(ctx, p)
-	}
-	if waits = waits || ownWaits; waits {
+	result, waits := r.serve(ctx, p)
+	if waits {
 		return reconcile.Result{}, nil
-	}
-	if next > 0 {
-		result = p.again(soonest(result.RequeueAfter, next))
 	}
 	return result, nil
 }
 
+// serveAll does what is due for the Service and its predecessors. Neither waits for the other's next try. Where both are due, they take turns in the
+// write limiter, in which they are one.
+func (r *reconciler) serveAll(ctx context.Context, p *pass) (result reconcile.Result) {
+	var next time.Duration
+	waits, served := false, p.known.servedFirst()
+	if served {
+		result, waits = r.serve(ctx, p)
+	}
+	if !waits {
+		next, waits = r.removePredecessors(ctx, p)
+	}
+	if !served {
+		var ownWaits bool
+		result, ownWaits = r.serve(ctx, p)
+		waits = waits || ownWaits
+	}
+	switch {
+	case waits:
+		return reconcile.Result{}
+	case next > 0:
+		return p.again(soonest(result.RequeueAfter, next))
+	default:
+		return result
+	}
+}
+
 // serve does what is due for the Service itself, and reports whether it waits for other writes to the cloud.
 func (r *reconciler) serve(ctx context.Context, p *pass) (result reconcile.Result, waits bool) {
-	defer func() {
-		if !waits {
-			r.states.hadTurn(p.key)
-		}
-	}()
-	wait := p.known.waitsForRetry(p.want.intent, p.want.inputs, time.Now())
+	var wait time.Duration
+	if p.last.failing() {
+		wait = time.Until(p.last.Until)
+	}
 	if p.want.intent == provide {
 		r.events.faults(p.service)
 	}
-	if p.want.intent == withdraw && wait == 0 {
+	if p.want.intent == withdraw && !p.last.failing() {
 		if ours, err := r.hasMade(ctx, p); !ours {
 			return r.leaveAlone(ctx, p, err), false
 		}
 	}
 	// The targets do not wait for the Service's next try. Where both are due, they take turns.
-	if wait > 0 || p.known.retargetFailures.first {
+	if wait > 0 || p.known.ensure.tried > p.known.retarget.tried {
 		var next time.Duration
 		if next, waits = r.follow(ctx, p); wait > 0 || waits {
 			return p.again(soonest(wait, next)), waits
@@ -157,28 +171,34 @@ func (r *reconciler) removePredecessors(ctx context.Context, p *pass) (next time
 	priority := p.priority
 	defer func() { p.priority = priority }()
 	for _, before := range p.known.predecessors {
-		if before.waitsForRetry(time.Now()) > 0 {
+		if before.Rests(time.Now()) {
 			continue
 		}
-		err := r.act(ctx, p, removalOf(before.service))
+		err := r.call(ctx, p, removalOf(before.service), before.attempt)
 		switch {
 		case errors.Is(err, errWaiting):
 			return 0, true
 		case ctx.Err() != nil:
 			return 0, false
 		case err != nil:
-			r.predecessorFailed(ctx, p, before.service, err)
+			failed := p.known.predecessorFailed(before.service.UID, err, r.backoff, time.Now())
+			r.events.failed(ctx, failed, before.service, EventDeleteFailed, "Could not delete the load balancer of a Service whose name another one has now", err)
+		default:
+			p.known.predecessorRemoved(before.service.UID)
+			p.last = p.known.continued(p.want) // it may be over
 		}
 	}
-	return p.known.predecessorsDue(time.Now()), false
+	for _, before := range p.known.predecessors {
+		next = soonest(next, max(time.Until(before.Until), time.Millisecond))
+	}
+	return next, false
 }
 
 // hasMade reports whether a Service that shall lose its load balancer has one from us, or had. If only the condition says so, the cloud
 // has to know the load balancer: another manager of the cluster, with other classes and another cloud, writes the same condition, and
-// to take its finalizer away would leak what it made.
+// to take its finalizer away would leak what it made. A deletion that failed was begun because there was one, which may have gone since.
 func (r *reconciler) hasMade(ctx context.Context, p *pass) (bool, error) {
-	// A deletion that failed was begun because there was a load balancer, which may have gone since.
-	if p.service == nil || p.known.continues(withdraw, p.want.inputs) || !doubtful(p.service, r.classes, p.known.knows(p.service)) {
+	if p.service == nil || p.known.knows(p.service) || ofOurClass(p.service, r.classes) {
 		return true, nil
 	}
 	return r.applier.exists(ctx, p.service)
@@ -234,33 +254,33 @@ func (p *pass) again(after time.Duration) reconcile.Result {
 }
 
 // begin collects what is known.
-func (r *reconciler) begin(ctx context.Context, key types.NamespacedName) (*pass, error) {
+func (r *reconciler) begin(ctx context.Context, p *pass) error {
 	service := &corev1.Service{}
-	if err := r.reader.Get(ctx, key, service); apierrors.IsNotFound(err) {
+	if err := r.reader.Get(ctx, p.key, service); apierrors.IsNotFound(err) {
 		service = nil
 	} else if err != nil {
-		return nil, fmt.Errorf("reading service %s: %w", key, err)
+		return fmt.Errorf("reading service %s: %w", p.key, err)
 	}
-	p := &pass{key: key}
-	r.recall(p)
 	p.service = p.known.newest(service)
 	if p.service != nil && p.known.made != nil && p.known.made.service.UID != p.service.UID {
-		r.states.nameReused(key)
-		r.recall(p)
+		p.known.nameReused()
 	}
-	if p.known.ownWrite != nil && p.service == service { // the cache has caught up with our own writes
-		r.states.caughtUp(key)
+	if p.service == service { // the cache has caught up with our own writes
+		p.known.ownWrite = nil
 	}
+	r.decide(p)
+	p.priority = queuePriority(p.service, p.want.intent, p.known)
+	return nil
+}
+
+// decide says what shall become of the Service as it is now.
+func (r *reconciler) decide(p *pass) {
 	p.want.intent = intentFor(p.service, r.classes, p.known.knows(p.service))
 	if p.service != nil {
 		p.want.inputs = inputsOf(p.service)
 	}
-	p.priority = queuePriority(p.service, p.want.intent, p.known)
-	return p, nil
+	p.last = p.known.continued(p.want)
 }
-
-// recall reads what is remembered.
-func (r *reconciler) recall(p *pass) { p.known, _ = r.states.get(p.key) }
 
 // run plans and applies until there is nothing left to do: again after each call of the plugin, since what it returned is known only then.
 func (r *reconciler) run(ctx context.Context, p *pass) error {
@@ -268,38 +288,43 @@ func (r *reconciler) run(ctx context.Context, p *pass) error {
 		if err := r.look(ctx, p); err != nil {
 			return err
 		}
-		plan := planFor(p.want, p.seen, time.Now())
-		if err := r.carryOut(ctx, p, plan); err != nil {
+		called, err := r.carryOut(ctx, p, planFor(p.want, p.seen, time.Now()))
+		switch {
+		case err != nil:
 			return err
+		case !called && p.want.intent == provide && p.want.awaits && p.known.predecessors[0].failing():
+			// To the plugin, the load balancer of a predecessor may be the same one.
+			return fmt.Errorf("%w: %w", errPredecessor, p.known.predecessors[0].err)
+		case !called:
+			return nil
 		}
-		if !slices.ContainsFunc(plan, action.changesCloud) {
-			return awaited(p)
-		}
+		r.decide(p)
 	}
 	return errTooManyRounds
 }
 
-// awaited returns why a Service for which there is nothing to do has no load balancer yet. To the plugin, the load balancer of a predecessor may be the same one.
-func awaited(p *pass) error {
-	if p.want.intent == provide && p.want.awaits {
-		if last := p.known.predecessors[0].failure; last != nil {
-			return fmt.Errorf("%w: %w", errPredecessor, last.err)
-		}
-	}
-	return nil
-}
-
-// carryOut acts in order.
-func (r *reconciler) carryOut(ctx context.Context, p *pass, plan []action) error {
+// carryOut acts in order, and reports whether the plugin was called for a change.
+func (r *reconciler) carryOut(ctx context.Context, p *pass, plan []action) (called bool, err error) {
 	for _, act := range plan {
 		if p.service != nil && act.service.UID == p.service.UID {
 			act.service = p.service // as the actions before this one have left it
 		}
-		if err := r.act(ctx, p, act); err != nil {
-			return err
+		switch act.verb {
+		case verbEnsure, verbRetarget, verbRemove:
+			called, err = true, r.call(ctx, p, act, p.last)
+		default:
+			var written *corev1.Service
+			if written, err = r.applier.write(ctx, act); err == nil {
+				p.known.wrote(act, written, time.Now())
+				p.service = written
+				r.events.wrote(act)
+			}
+		}
+		if err != nil {
+			return called, err
 		}
 	}
-	return nil
+	return called, nil
 }
 
 // follow changes the targets of a load balancer whose Service has failed and is not due to be tried, or waits for a place, see planTargets. What comes
@@ -308,7 +333,7 @@ func (r *reconciler) carryOut(ctx context.Context, p *pass, plan []action) error
 //
 // See ADR 48.
 func (r *reconciler) follow(ctx context.Context, p *pass) (next time.Duration, waits bool) {
-	if p.known.made == nil || !p.known.continues(p.want.intent, p.want.inputs) && !(p.waits && !r.limiter.Shared()) {
+	if p.known.made == nil || !p.last.failing() && (!p.waits || r.limiter.Shared()) {
 		return 0, false
 	}
 	if err := r.look(ctx, p); err != nil {
@@ -319,155 +344,104 @@ func (r *reconciler) follow(ctx context.Context, p *pass) (next time.Duration, w
 	if len(plan) == 0 {
 		return 0, false
 	}
-	if hold := time.Until(p.known.retargetFailures.retryAt); hold > 0 && p.known.retargetFailures.holds(p.want) {
-		return hold, false
+	if pause := time.Until(p.known.retarget.Until); pause > 0 && p.known.retarget.holds(p.want) {
+		return pause, false
 	}
 	priority := p.priority
 	defer func() { p.priority = priority }()
-	err := r.act(ctx, p, plan[0])
+	err := r.call(ctx, p, plan[0], p.last)
 	switch {
 	case errors.Is(err, errWaiting):
 		return 0, true
 	case ctx.Err() != nil:
 		return 0, false
-	case err != nil:
-		return r.onlyTargetsFailed(ctx, p, err), false
 	}
 	r.metrics.updated(p.key, time.Now())
-	r.states.targetsFollowed(p.key)
+	if err != nil {
+		return r.onlyTargetsFailed(ctx, p, err), false
+	}
+	p.known.retarget = attempt{}
 	return 0, false
 }
 
-// observe brings what is known up to date.
-func (r *reconciler) observe(p *pass) {
-	r.recall(p)
-	p.want.intent = intentFor(p.service, r.classes, p.known.knows(p.service))
+// look brings what is known and what is desired up to date.
+func (r *reconciler) look(ctx context.Context, p *pass) (err error) {
 	p.want.awaits = len(p.known.predecessors) > 0 && !r.tellsApart
+	if p.want.intent == provide {
+		if p.want.settled, p.want.latest, err = r.targets.setsOf(ctx, p.service); err != nil {
+			return err
+		}
+		p.want.byDifference = r.applier.change != nil
+		if p.known.made == nil {
+			err = r.adopt(ctx, p)
+		}
+	}
 	p.seen = observed{
 		service: p.service, made: p.known.made, drift: p.known.drift,
-		removed: p.service != nil && p.known.removed != "" && p.known.removed == p.service.UID,
+		removed: p.service != nil && p.known.removed == p.service.UID,
 	}
+	return err
 }
 
-// look brings what is known and what is desired up to date.
-func (r *reconciler) look(ctx context.Context, p *pass) error {
-	r.observe(p)
-	if p.want.intent != provide {
-		return nil
-	}
-	settled, latest, err := r.targets.setsOf(ctx, p.service)
-	if err != nil {
-		return err
-	}
-	p.want.settled, p.want.latest, p.want.byDifference = settled, latest, r.applier.change != nil
-	return r.adopt(ctx, p)
-}
-
-// act carries out one action, and has its outcome remembered and reported.
-func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
-	if act.changesCloud() {
-		return r.call(ctx, p, act)
-	}
-	written, err := r.applier.write(ctx, act)
-	if err != nil {
-		return err
-	}
-	r.states.wrote(p.key, act, written)
-	r.recall(p)
-	p.service, p.want.inputs = written, inputsOf(written) // a user may have changed it meanwhile
-	r.events.wrote(act)
-	return nil
-}
-
-// call carries out an action that calls the plugin, once the write limiter lets it.
-func (r *reconciler) call(ctx context.Context, p *pass, act action) error {
+// call carries out an action that calls the plugin, once the write limiter lets it. Last is how the same has failed before.
+func (r *reconciler) call(ctx context.Context, p *pass, act action, last attempt) error {
 	p.priority = priorityFor(p, act)
-	lane := writelimit.Services
+	lane, notice := writelimit.Services, r.events.noticeOf(p, act)
 	if act.verb == verbRetarget {
 		lane = writelimit.Targets
 	}
-	if !r.limiter.Acquire(p.key, lane, rank(p, act), r.events.noticeOf(p, act, EventWaiting)) {
+	if !r.limiter.Acquire(p.key, lane, rank(p, act, last), notice) {
 		p.waits = p.waits || lane == writelimit.Services
 		return errWaiting
 	}
 	defer r.limiter.Release(p.key)
 	var nodes []*corev1.Node
-	if p.want.latest != nil && act.verb != verbRemove {
+	if act.verb != verbRemove {
 		var err error
 		if nodes, err = r.targets.nodesOf(ctx, p.want.latest); err != nil {
 			return err
 		}
 	}
-	announced := announces(p, act)
+	announced := announces(p, act, last)
 	r.events.before(ctx, p, act, announced)
-	recovers := act.verb == verbEnsure && p.known.failure != nil // an event has said that it failed
+	recovers := act.verb == verbEnsure && p.known.failing() // an event has said that it failed
 	if act.verb == verbEnsure {
-		r.states.ensuring(p.key, act.service, p.want.latest)
+		p.want.inputs = inputsOf(act.service) // a user may have changed it meanwhile
+		p.known.ensuring(act.service, p.want)
 	}
-	began := time.Now()
-	waiting := ctx
-	if notice := r.events.noticeOf(p, act, EventWaitingForCloud); notice != nil {
-		waiting = cloud.WithNotice(ctx, func(reason string) {
-			notice(fmt.Sprintf("Waiting to %s the load balancer: %s", act.verb, reason))
-		})
-	}
+	r.states.store(p.key, p.known)
 	defer r.record.calling(ctx, act.service, p.want.latest)()
+	began, waiting := time.Now(), ctx
+	if notice != nil {
+		waiting = cloud.WithNotice(ctx, func(reason string) { r.events.waitsForCloud(act, reason) })
+	}
 	done, err := r.applier.call(waiting, act, nodes)
-	if last := lastFailure(p, act); errors.Is(err, errAbsent) && last != nil && last.absent >= absenceTries-1 {
+	if errors.Is(err, errAbsent) && last.absent >= absenceTries-1 {
 		deletionIncomplete(ctx, r.events.recorder, act.service, err)
 		err = nil
 	}
-	r.remember(ctx, p, act, done, err)
-	r.recall(p)
+	if ctx.Err() == nil || err == nil {
+		p.known.called(act, p.want, done, err, p.service, time.Now())
+		r.states.store(p.key, p.known)
+	}
 	r.events.after(ctx, p, act, outcome{result: done, err: err, took: time.Since(began), announced: announced || recovers})
 	return err
 }
 
 // announces reports whether something changes for a Service that is ensured or loses its load balancer: it is not merely looked at
 // again, and this is not the same attempt again.
-func announces(p *pass, act action) bool {
+func announces(p *pass, act action, last attempt) bool {
 	if act.verb == verbRemove {
-		return lastFailure(p, act) == nil
+		return !last.failing()
 	}
 	refreshes := p.seen.made == nil && len(act.service.Status.LoadBalancer.Ingress) > 0
-	return act.verb == verbEnsure && !refreshes && p.known.failure == nil
-}
-
-// remember has the state say what a call brought about.
-func (r *reconciler) remember(ctx context.Context, p *pass, act action, done result, err error) {
-	switch {
-	case errors.Is(err, errNotFound):
-		if r.states.notFound(p.key, p.want.latest) {
-			notFound(ctx, r.events.recorder, act.service)
-		}
-	case act.verb == verbRetarget && err != nil && ctx.Err() == nil:
-		r.states.retargetFailed(p.key, act, p.want.latest)
-	case err != nil:
-	case act.verb == verbEnsure:
-		r.states.ensured(p.key, act.service, p.want.latest, done)
-	case act.verb == verbRetarget:
-		r.states.retargeted(p.key, act, p.want.latest)
-	default:
-		r.states.removed(p.key, act.service, p.service)
-	}
-}
-
-// lastFailure returns how the same failed before this pass, nil if it did not.
-func lastFailure(p *pass, act action) *failure {
-	switch before := p.known.predecessor(act.service.UID); {
-	case before != nil:
-		return before.failure
-	case !p.known.continues(p.want.intent, p.want.inputs):
-		return nil
-	default:
-		return p.known.failure
-	}
+	return act.verb == verbEnsure && !refreshes && !p.known.failing()
 }
 
 // rank is behind whom a write waits: users wait for no refresh, and no Service waits for another one that fails.
-func rank(p *pass, act action) int {
+func rank(p *pass, act action, last attempt) int {
 	switch {
-	case failedLast(p, act):
+	case failedLast(p, act, last):
 		return rankFailed
 	case p.priority == priorityRefresh:
 		return rankRefresh
@@ -478,15 +452,14 @@ func rank(p *pass, act action) int {
 
 // failedLast reports whether the last write for a Service failed, as far as that says anything of the next one: a Service that
 // has been changed is another matter. Until this process has tried, the condition says how the process before it fared.
-func failedLast(p *pass, act action) bool {
+func failedLast(p *pass, act action, last attempt) bool {
 	known := &p.known
-	if act.onlyTargets {
-		return isWriteFailure(known.retargetFailures.reason) || known.made.lastEnsured == nil && known.made.targets == nil
-	}
-	if last := lastFailure(p, act); last != nil {
+	switch {
+	case act.onlyTargets:
+		return isWriteFailure(known.retarget.reason) || known.made.lastEnsured == nil && known.made.targets == nil
+	case last.failing():
 		return isWriteFailure(last.reason)
-	}
-	if known.failure != nil || known.made != nil || p.service == nil || act.service.UID != p.service.UID {
+	case known.failing() || known.made != nil || p.service == nil || act.service.UID != p.service.UID:
 		return false
 	}
 	condition := conditionOf(p.service)
@@ -498,11 +471,11 @@ func (r *reconciler) finish(ctx context.Context, p *pass, err error) reconcile.R
 	switch {
 	case err == nil:
 		r.metrics.updated(p.key, time.Now())
-		r.states.succeeded(p.key, p.service)
+		p.known.ensure, p.known.remove, p.known.retarget = attempt{}, attempt{}, attempt{}
 		r.record.note()
 		return reconcile.Result{}
-	case ctx.Err() != nil, errors.Is(err, errWaiting):
-		return reconcile.Result{} // the process is stopping, which is not a failure, or the pass will be admitted
+	case ctx.Err() != nil:
+		return reconcile.Result{} // the process is stopping, which is not a failure
 	case errors.Is(err, errListing):
 		return p.again(shortestRetry)
 	case errors.Is(err, errOutdated):
@@ -515,81 +488,50 @@ func (r *reconciler) finish(ctx context.Context, p *pass, err error) reconcile.R
 // repeat makes another pass over a Service that changed under our hands, soon and silently. If that repeats, the writes do not
 // come too late but are refused, and that is a failure of the Service.
 func (r *reconciler) repeat(ctx context.Context, p *pass, err error) reconcile.Result {
-	conflicts := r.states.outdated(p.key, p.want)
-	r.recall(p)
-	if conflicts > kit.MaxConflicts {
+	p.last.inputs, p.known.ownWrite = p.want.inputs, nil
+	p.last.conflicts++
+	p.known.keep(p.want.intent, p.last)
+	if p.last.conflicts > kit.MaxConflicts {
 		return p.again(r.failed(ctx, p, &writeError{err}))
 	}
 	logf.FromContext(ctx).V(1).Info("The Service changed while it was being written; looking at it again")
-	return p.again(kit.ConflictBackoff.After(conflicts-1, nil))
+	return p.again(kit.ConflictBackoff.After(p.last.conflicts-1, nil))
 }
 
 // failed counts, logs and remembers a failure, and sends an event. It returns the pause before the next try.
 func (r *reconciler) failed(ctx context.Context, p *pass, err error) time.Duration {
-	reason := reasonOf(err)
-	r.metrics.failures.WithLabelValues(reason).Inc()
 	r.metrics.updated(p.key, time.Now())
-	delay, news := r.states.failed(p.key, p.want, err, r.backoff)
-	r.recall(p)
-	log := logf.FromContext(ctx)
-	switch {
-	case reason == ReasonPending && !news:
-	case reason == ReasonNotFound:
-		log.Info("The cloud does not find the load balancer whose targets are to be changed", "reason", err.Error(), "retryAfter", delay)
-		if p.known.made == nil || !p.known.made.denial.told() {
-			return delay
-		}
-		news = false // the row of such answers has an event of its own
-	case reason == ReasonPending:
-		log.Info("The load balancer is not ready yet", "reason", err.Error(), "retryAfter", delay)
-	default:
-		log.Error(err, "Could not bring the load balancer in line with the Service", "reason", reason, "retryAfter", delay)
+	p.known.failed(p.want, p.last, err, r.backoff, time.Now())
+	p.last = *p.known.attempt(p.want.intent)
+	delay := time.Until(p.last.Until)
+	about, kind := p.service, EventSyncFailed
+	if about == nil && p.seen.made != nil {
+		about, kind = p.seen.made.service, EventDeleteFailed
 	}
-	if news {
-		r.events.failed(p, reason, err)
+	r.events.failed(ctx, p.last, about, kind, "Could not bring the load balancer in line with the Service", err)
+	if p.last.reason != ReasonNotFound || p.known.made != nil && p.known.made.denial.told() {
+		r.showFailure(ctx, p, p.last.reason, err)
 	}
-	r.showFailure(ctx, p, reason, err)
 	return delay
 }
 
-// onlyTargetsFailed counts, logs and remembers that the targets could not be changed. It sends events as sparingly as for other failures. The
-// condition keeps the Service's own failure. It returns the pause before the next try.
+// onlyTargetsFailed remembers and tells that the targets could not be changed. The condition keeps the Service's own failure. It returns the pause
+// before the next try.
 func (r *reconciler) onlyTargetsFailed(ctx context.Context, p *pass, err error) time.Duration {
-	reason := reasonOf(err)
-	r.metrics.failures.WithLabelValues(reason).Inc()
-	r.metrics.updated(p.key, time.Now())
-	delay, news := r.states.targetsFailed(p.key, p.want.latest, err, r.backoff)
-	logf.FromContext(ctx).Error(err, "Could not change the targets of a load balancer whose Service has yet to be ensured",
-		"reason", reason, "retryAfter", delay)
-	if news {
-		r.events.targetsFailed(p.service, err)
-	}
-	return delay
-}
-
-// predecessorFailed counts, logs and remembers that the load balancer of a predecessor could not be deleted, and sends an event. It
-// returns the pause before the next try. The Service that has the name now is none the worse.
-func (r *reconciler) predecessorFailed(ctx context.Context, p *pass, before *corev1.Service, err error) time.Duration {
-	reason := reasonOf(err)
-	r.metrics.failures.WithLabelValues(reason).Inc()
-	delay, news := r.states.predecessorFailed(p.key, before.UID, err, r.backoff)
-	r.recall(p)
-	logf.FromContext(ctx).Error(err, "Could not delete the load balancer of a Service whose name another one has now",
-		"serviceUID", before.UID, "reason", reason, "retryAfter", delay)
-	if news {
-		r.events.failure(before, EventDeleteFailed, reason, err)
-	}
+	p.known.retargetFailed(p.want.latest, err, r.backoff, time.Now())
+	delay := time.Until(p.known.retarget.Until)
+	r.events.failed(ctx, p.known.retarget, p.service, EventUpdateFailed,
+		"Could not change the targets of a load balancer whose Service has yet to be ensured", err)
 	return delay
 }
 
 // showFailure writes the failure of the pass to the Service's condition, where users can see it later. It is planned and carried out like every other
 // write. If this fails, the next failure tries again.
 func (r *reconciler) showFailure(ctx context.Context, p *pass, reason string, failure error) {
-	r.observe(p)
-	p.seen.failed = &failedPass{
-		reason: reason, message: kit.EventMessage(failure.Error()), shownAt: p.known.conditionAt, lasts: p.known.failureLasts(time.Now()),
+	p.seen.service, p.seen.failed = p.service, &failedPass{
+		reason: reason, message: kit.EventMessage(failure.Error()), shownAt: p.known.conditionAt, lasts: p.last.lasts(p.known.conditionAt, time.Now()),
 	}
-	if err := r.carryOut(ctx, p, planFor(p.want, p.seen, time.Now())); err != nil {
+	if _, err := r.carryOut(ctx, p, planFor(p.want, p.seen, time.Now())); err != nil {
 		logf.FromContext(ctx).Error(err, "Could not write the failure to the Service's condition", "reason", reason)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -18,11 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/leaserecord"
 	"github.com/mooring-ccm/mooring/internal/sleep"
-	"github.com/mooring-ccm/mooring/provider"
 )
 
 const (
@@ -62,7 +59,7 @@ type Record struct {
 // See ADR 43.
 type leaderRecord struct {
 	Record
-	list    func(context.Context) (map[types.UID]provider.LoadBalancer, types.UID, error)
+	list    func(context.Context) (*listing, error)
 	wanted  chan struct{} // closed when the list is needed
 	changed chan struct{} // has room for one
 
@@ -76,10 +73,8 @@ type leaderRecord struct {
 	failures kit.Row
 	// calls are how many calls for a change of each load balancer are under way.
 	calls map[types.UID]int
-	// listed is the cloud's list by the UIDs of Services, and mark the cluster's UID if the provider marks load balancers. AskedAt is when it was
-	// asked for.
-	listed  map[types.UID]provider.LoadBalancer
-	mark    types.UID
+	// listed is the cloud's list, asked for at askedAt; nil: it is not there. Listing says that it is awaited.
+	listed  *listing
 	listing bool
 	askedAt time.Time
 }
@@ -93,7 +88,7 @@ type recordContent struct {
 	Services map[types.UID]string `json:"services"`
 }
 
-func newRecord(options *Record, list func(context.Context) (map[types.UID]provider.LoadBalancer, types.UID, error)) *leaderRecord {
+func newRecord(options *Record, list func(context.Context) (*listing, error)) *leaderRecord {
 	if options == nil || list == nil && !options.WithoutList {
 		return nil
 	}
@@ -138,7 +133,7 @@ func recordOf(all map[types.NamespacedName]state, targets *targetSet, origin str
 	content := recordContent{Origin: origin, Targets: targets.sum(), Services: map[types.UID]string{}}
 	for _, key := range slices.SortedFunc(maps.Keys(all), byName) {
 		known, made := all[key], all[key].made
-		if len(content.Services) < recordLimit && made != nil && made.settled() && known.failure == nil && len(known.drift) == 0 &&
+		if len(content.Services) < recordLimit && made != nil && made.settled() && !known.failing() && len(known.drift) == 0 &&
 			len(known.predecessors) == 0 && calls[made.service.UID] == 0 && maps.Equal(made.targets, targets.members) {
 			content.Services[made.service.UID] = made.inputs.digest()
 		}
@@ -183,9 +178,12 @@ func (r *leaderRecord) adoptable(ctx context.Context, service *corev1.Service, t
 	if !r.hasList() {
 		return nil, errListing
 	}
-	balancer, found := r.listed[service.UID]
+	if r.listed == nil {
+		return nil, nil
+	}
+	balancer, found := r.listed.byService[service.UID]
 	if !found || !sameIngress(balancer.Status.Ingress, service.Status.LoadBalancer.Ingress) ||
-		len(differences(service, adopted, targets, balancer, r.mark)) > 0 {
+		len(differences(service, adopted, targets, balancer, r.listed.mark)) > 0 {
 		return nil, nil
 	}
 	adopted.baseline = balancer.Status.DeepCopy()
@@ -209,17 +207,13 @@ func (r *leaderRecord) askForList(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	listed, mark, err := r.list(ctx)
+	listed, err := r.list(ctx)
+	if err != nil && ctx.Err() == nil {
+		logf.FromContext(ctx).Info("Load balancers could not be listed; each is ensured", "reason", err.Error())
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.listing = false
-	switch {
-	case ctx.Err() != nil:
-	case err != nil:
-		logf.FromContext(ctx).Info("Load balancers could not be listed; each is ensured", "reason", err.Error())
-	default:
-		r.listed, r.mark = listed, mark
-	}
+	r.listing, r.listed = false, listed
 }
 
 // read reads what the leader before has left, once. The lock is held.
@@ -376,7 +370,7 @@ func (c recordContent) equal(other recordContent) bool {
 // adopt takes over from the leader before what it has made and what has not changed since.
 func (r *reconciler) adopt(ctx context.Context, p *pass) error {
 	known := &p.known
-	if p.service == nil || p.want.awaits || known.made != nil || known.failure != nil || known.removed != "" || len(known.predecessors) > 0 {
+	if p.service == nil || p.want.awaits || known.failing() || known.removed != "" || len(known.predecessors) > 0 {
 		return nil
 	}
 	made, err := r.record.adoptable(ctx, p.service, p.want.latest)
@@ -384,27 +378,7 @@ func (r *reconciler) adopt(ctx context.Context, p *pass) error {
 		return err
 	}
 	logf.FromContext(ctx).V(1).Info("Left the load balancer as it is: nothing that it was made from has changed")
-	r.states.adopted(p.key, made)
+	known.made = made
 	r.record.note()
-	r.observe(p)
 	return nil
-}
-
-// listAtStart returns what a new leader compares load balancers with; nil if the plugin lists none.
-func (c *Controller) listAtStart(applier *applier) func(context.Context) (map[types.UID]provider.LoadBalancer, types.UID, error) {
-	list := provider.CapabilitiesOf(c.options.Cloud).ListLoadBalancers
-	if list == nil {
-		return nil
-	}
-	return func(ctx context.Context) (map[types.UID]provider.LoadBalancer, types.UID, error) {
-		listed, err := list(cloud.WithPriority(ctx, cloud.PriorityRefresh), c.options.ClusterName)
-		if err != nil {
-			return nil, "", fmt.Errorf("listing load balancers: %w", err)
-		}
-		byService := make(map[types.UID]provider.LoadBalancer, len(listed))
-		for _, balancer := range listed {
-			byService[balancer.ServiceUID] = balancer
-		}
-		return byService, markOf(listed, applier.clusterUID(ctx)), nil
-	}
 }

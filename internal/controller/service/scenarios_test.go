@@ -108,7 +108,7 @@ func (s *scenario) play(ctx context.Context, d *datadriven.TestData) error {
 		s.cloud.balancer = map[types.UID]map[string]string{}
 	case "drift":
 		known, _ := s.reconciler.states.get(scenarioKey)
-		s.reconciler.states.compared(scenarioKey, known.made, driftGone, []string{driftGone}, true)
+		s.reconciler.states.observe(scenarioKey, known.made, func(row *state) { row.compared([]string{driftGone}, true, time.Now()) })
 	case "restart":
 		s.restart()
 	case "wait":
@@ -154,11 +154,12 @@ func (s *scenario) pass(ctx context.Context) error {
 	if err := r.targets.settle(ctx); err != nil {
 		return err
 	}
-	p, err := r.begin(ctx, scenarioKey)
-	if err != nil {
+	p := &pass{key: scenarioKey, known: r.states.take(scenarioKey)}
+	defer func() { r.states.end(scenarioKey, p.known, p.service) }()
+	if err := r.begin(ctx, p); err != nil {
 		return err
 	}
-	if wait := p.known.waitsForRetry(p.want.intent, p.want.inputs, time.Now()); wait > 0 {
+	if wait := time.Until(p.last.Until); wait > 0 {
 		_, _ = fmt.Fprintf(&s.out, "the next try is due in %s\n", wait)
 		s.follow(ctx, p)
 		return nil
@@ -185,9 +186,10 @@ func (s *scenario) run(ctx context.Context, p *pass) error {
 			return nil
 		}
 		s.showPlan(plan)
-		if err := s.reconciler.carryOut(ctx, p, plan); err != nil {
+		if _, err := s.reconciler.carryOut(ctx, p, plan); err != nil {
 			return err
 		}
+		s.reconciler.decide(p)
 	}
 	return errTooManyRounds
 }

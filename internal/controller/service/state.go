@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudproviderapi "k8s.io/cloud-provider/api"
+	servicehelpers "k8s.io/cloud-provider/service/helpers"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
@@ -34,22 +35,30 @@ const (
 	apiRetry = 10 * time.Second
 )
 
-// states is what the controller remembers of Services from one pass to the next. It is lost with the process, and nothing
+// states is what the controller remembers of Services from one pass to the next: a row a name. It is lost with the process, and nothing
 // depends on its not being: what has to last is on the Service and in the cloud.
 //
-// Others read copies. They change a state by the transitions of this file only, each of which is named after what has happened.
+// A row has one writer. The pass over a Service takes it, changes its own copy by the transitions of this file, and stores that. What others find out
+// is written between passes, see observe and retryNow. They read copies.
 type states struct {
 	mu     sync.Mutex
-	byName map[types.NamespacedName]*state
+	byName map[types.NamespacedName]*entry
 }
 
-// state is what is remembered under one name. The targets of its pointers never change, so a copy is safe to read.
+// entry is a row, and who works with it.
+type entry struct {
+	state
+	// taken says that a pass has it, and again that the provider has asked meanwhile for the Service to be tried, see retryNow.
+	taken, again bool
+}
+
+// state is the row of one name. The targets of its pointers never change, so a copy is safe to read.
 type state struct {
 	// made is what was made in the cloud, nil if nothing was.
 	made *made
 	// madeAt is when the plugin was last called for it.
 	madeAt time.Time
-	// seenAt is when the cloud was last asked how it is.
+	// seenAt is when the cloud was last asked how it is. Passes leave it alone.
 	seenAt time.Time
 	// removed is the UID of the Service whose load balancer has been deleted, while its finalizer is still there.
 	removed types.UID
@@ -62,36 +71,62 @@ type state struct {
 	differs    string
 	repairs    int
 	repairedAt time.Time
-	// failure is nil unless the last pass failed.
-	failure *failure
-	// retargetFailures is how the targets fare while the Service itself cannot be ensured.
-	retargetFailures retargetFailures
+	// ensure and remove are the passes over the Service that failed; retarget the changes of its targets that failed while it could not be ensured.
+	ensure, retarget, remove attempt
+	// tries numbers what is tried. What was tried last lets the others go first.
+	tries int
 	// conditionAt is when a failure was last written to the condition.
 	conditionAt time.Time
-	// predecessors are the Services that had the name before and whose load balancers are still to be deleted. OwnFirst says that the deletion of one
-	// was tried last. Where both are due, the Service then comes first.
+	// predecessors are the Services that had the name before and whose load balancers are still to be deleted.
 	predecessors []predecessor
-	ownFirst     bool
 }
 
-func newStates() *states { return &states{byName: map[types.NamespacedName]*state{}} }
+func newStates() *states { return &states{byName: map[types.NamespacedName]*entry{}} }
 
-// get returns a copy of the state of a Service, and whether there is one.
-func (s *states) get(key types.NamespacedName) (known state, found bool) {
+// take returns a copy of the row of a name for a pass, which calls end.
+func (s *states) take(key types.NamespacedName) state {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if known, found := s.byName[key]; found {
-		return *known, true
+	if s.byName[key] == nil {
+		s.byName[key] = &entry{}
+	}
+	s.byName[key].taken = true
+	return s.byName[key].state
+}
+
+// store shows others how far a pass has come.
+func (s *states) store(key types.NamespacedName, row state) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	row.seenAt = s.byName[key].seenAt
+	s.byName[key].state = row
+}
+
+// end stores the row of a pass that has ended, unless there is nothing to remember. Service is nil if it is gone.
+func (s *states) end(key types.NamespacedName, row state, service *corev1.Service) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.byName[key]
+	if row.seenAt = e.seenAt; e.again {
+		row.tryNow(time.Now())
+	}
+	*e = entry{state: row}
+	if row.made != nil || len(row.predecessors) > 0 || row.failing() {
+		return
+	}
+	if service == nil || row.ownWrite == nil && (row.removed == "" || !servicehelpers.HasLBFinalizer(service)) {
+		delete(s.byName, key)
+	}
+}
+
+// get returns a copy of the row of a name, and whether there is one.
+func (s *states) get(key types.NamespacedName) (row state, found bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e, found := s.byName[key]; found {
+		return e.state, true
 	}
 	return state{}, false
-}
-
-// has reports whether anything is remembered under a name.
-func (s *states) has(key types.NamespacedName) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, found := s.byName[key]
-	return found
 }
 
 // all returns a copy of everything that is remembered.
@@ -99,19 +134,19 @@ func (s *states) all() map[types.NamespacedName]state {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	copied := make(map[types.NamespacedName]state, len(s.byName))
-	for key, known := range s.byName {
-		copied[key] = *known
+	for key, e := range s.byName {
+		copied[key] = e.state
 	}
 	return copied
 }
 
 // madeFor returns the UIDs of the Services that something was made for.
 func (s *states) madeFor() (uids []types.UID) {
-	for _, known := range s.all() {
-		if known.made != nil {
-			uids = append(uids, known.made.service.UID)
+	for _, row := range s.all() {
+		if row.made != nil {
+			uids = append(uids, row.made.service.UID)
 		}
-		for _, before := range known.predecessors {
+		for _, before := range row.predecessors {
 			uids = append(uids, before.service.UID)
 		}
 	}
@@ -120,412 +155,314 @@ func (s *states) madeFor() (uids []types.UID) {
 
 // counts returns how many load balancers are as they should be, and how many are not yet.
 func (s *states) counts() (provided, unfinished int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, known := range s.byName {
-		if known.made != nil && known.made.ensured && known.failure == nil {
+	for _, row := range s.all() {
+		if row.made != nil && row.made.ensured && !row.failing() {
 			provided++
-		} else if known.made != nil || known.failure != nil || len(known.predecessors) > 0 {
+		} else if row.made != nil || row.failing() || len(row.predecessors) > 0 {
 			unfinished++
 		}
 	}
 	return provided, unfinished
 }
 
-// change changes the state of a Service. Only the transitions below call it. The function must not call states.
-func (s *states) change(key types.NamespacedName, change func(*state)) {
+// observe notes what was found out about a load balancer between passes. It does nothing, and returns false, if a pass is under way or something else
+// was made since: what was found out is about that no longer.
+func (s *states) observe(key types.NamespacedName, looked *made, change func(*state)) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known, found := s.byName[key]
-	if !found {
-		known = &state{}
-		s.byName[key] = known
-	}
-	change(known)
-}
-
-// forget drops the state of a Service.
-func (s *states) forget(key types.NamespacedName) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.byName, key)
-}
-
-// caughtUp says that the cache holds what our last write returned, or something newer.
-func (s *states) caughtUp(key types.NamespacedName) {
-	s.change(key, func(known *state) { known.ownWrite = nil })
-}
-
-// nameReused says that the Service of a name is another one than that for which something was made.
-func (s *states) nameReused(key types.NamespacedName) {
-	s.change(key, func(known *state) {
-		before := predecessor{service: known.made.service}
-		if known.failure != nil && known.failure.intent == withdraw {
-			due := *known.failure
-			due.retryAt, before.failure = time.Time{}, &due
-		}
-		*known = state{predecessors: append(slices.Clone(known.predecessors), before), ownFirst: before.failure != nil}
-	})
-}
-
-// predecessorFailed says that the load balancer of a predecessor could not be deleted, and returns what failed does.
-func (s *states) predecessorFailed(key types.NamespacedName, uid types.UID, err error, pauses backoff) (delay time.Duration, news bool) {
-	s.change(key, func(known *state) {
-		known.predecessors, known.ownFirst = slices.Clone(known.predecessors), true
-		before := known.predecessor(uid)
-		next := failure{intent: withdraw}
-		if before.failure != nil {
-			next = *before.failure
-		}
-		next, delay, news = next.next(err, pauses, time.Now())
-		before.failure = &next
-	})
-	return delay, news
-}
-
-// hadTurn says that a Service has had its turn. Its predecessors are next.
-func (s *states) hadTurn(key types.NamespacedName) {
-	if known, _ := s.get(key); known.ownFirst {
-		s.change(key, func(known *state) { known.ownFirst = false })
-	}
-}
-
-// ensuring says, before the plugin is called, that there may be something in the cloud from now on.
-func (s *states) ensuring(key types.NamespacedName, service *corev1.Service, latest *targetSet) {
-	s.change(key, func(known *state) {
-		attempt := &made{service: service, inputs: inputsOf(service), failing: true}
-		if before := known.made; before != nil && before.service.UID == service.UID {
-			attempt.lastEnsured, attempt.status = before.lastEnsured, before.status
-			if maps.Equal(before.targets, latest.members) { // else an Ensure that fails leaves it open which of them it has
-				attempt.targets = before.targets
-			}
-		}
-		known.made, known.retargetFailures.first = attempt, true
-		known.removed = ""
-	})
-}
-
-// ensured says that the plugin has made the load balancer of a Service, with these targets.
-func (s *states) ensured(key types.NamespacedName, service *corev1.Service, targets *targetSet, done result) {
-	s.change(key, func(known *state) {
-		now := time.Now()
-		known.made = &made{service: service, inputs: inputsOf(service), ensured: true, lastEnsured: service,
-			targets: targets.members, writtenTargets: targets, wholeAt: now, status: done.status,
-			unpublished: done.status != nil && !done.echo}
-		known.madeAt, known.drift = now, nil
-	})
-}
-
-// adopted says that the leader before has made a load balancer, and that it is as its Service asks.
-func (s *states) adopted(key types.NamespacedName, made *made) {
-	s.change(key, func(known *state) { known.made = made })
-}
-
-// retargeted says that the plugin has changed the targets of a load balancer to these.
-func (s *states) retargeted(key types.NamespacedName, act action, targets *targetSet) {
-	s.change(key, func(known *state) {
-		now := time.Now()
-		changed := *known.made
-		if changed.ensured {
-			changed.service = act.service
-		}
-		changed.targets, changed.writtenTargets, changed.unlisted, changed.denial = targets.members, targets, nil, denial{}
-		if act.change == nil {
-			changed.wholeAt = now
-		}
-		known.made, known.madeAt = &changed, now
-	})
-}
-
-// retargetFailed says that it is open what the targets are now. These are written by the next Ensure, and others before it. While the cloud does not find
-// the load balancer, an Ensure might make a second one, so the same is tried again.
-func (s *states) retargetFailed(key types.NamespacedName, act action, targets *targetSet) {
-	s.change(key, func(known *state) {
-		changed := *known.made
-		changed.ensured = changed.ensured && changed.denial.answers > 0
-		changed.targets, changed.writtenTargets, changed.unlisted = nil, nil, nil
-		if !act.onlyTargets {
-			changed.denial.targets = targets.members
-		}
-		known.made = &changed
-	})
-}
-
-// notFound says that the cloud does not find a load balancer whose targets were to be changed. The next look of the drift check counts that
-// answer, too. It reports whether it is time to tell.
-func (s *states) notFound(key types.NamespacedName, targets *targetSet) (news bool) {
-	s.change(key, func(known *state) {
-		changed := *known.made
-		changed.writtenTargets, changed.denial = nil, changed.denial.after(time.Now())
-		changed.denial.targets = targets.members
-		known.made, news = &changed, changed.denial.isNews()
-	})
-	return news
-}
-
-// removed says that a load balancer is deleted. Current is the Service that has the name now, nil if none has.
-func (s *states) removed(key types.NamespacedName, service, current *corev1.Service) {
-	s.change(key, func(known *state) {
-		if known.predecessor(service.UID) != nil {
-			known.predecessors = slices.DeleteFunc(slices.Clone(known.predecessors), func(p predecessor) bool { return p.service.UID == service.UID })
-			if len(known.predecessors) == 0 && known.failure != nil && known.failure.awaits {
-				known.failure = nil
-			}
-			return
-		}
-		known.made, known.drift = nil, nil
-		if current != nil && service.UID == current.UID {
-			known.removed = service.UID
-		}
-	})
-}
-
-// wrote says that a Service was written, and what it is now.
-func (s *states) wrote(key types.NamespacedName, act action, service *corev1.Service) {
-	s.change(key, func(known *state) {
-		known.ownWrite = service
-		switch {
-		case act.verb != verbPublish:
-		case act.failed:
-			known.conditionAt = time.Now()
-		case known.made != nil:
-			published := *known.made
-			published.unpublished, known.made = false, &published
-		}
-	})
-}
-
-// succeeded ends a Service's row of failures, and forgets a Service that no longer has a load balancer. Service is nil if it is gone.
-func (s *states) succeeded(key types.NamespacedName, service *corev1.Service) {
-	known, found := s.get(key)
-	switch {
-	case !found:
-	case known.made == nil && len(known.predecessors) == 0 && (service == nil || !hasFinalizer(service) && known.ownWrite == nil):
-		s.forget(key)
-	case known.failure != nil:
-		s.change(key, func(known *state) { known.failure, known.retargetFailures = nil, retargetFailures{} })
-	}
-}
-
-// outdated says that a write came too late, and returns how many in a row did.
-func (s *states) outdated(key types.NamespacedName, want desired) (conflicts int) {
-	s.change(key, func(known *state) {
-		if known.failure == nil {
-			known.failure = &failure{intent: want.intent, inputs: want.inputs}
-		}
-		next := *known.failure
-		next.conflicts++
-		known.failure, known.ownWrite, conflicts = &next, nil, next.conflicts
-	})
-	return conflicts
-}
-
-// failed says that a pass has failed. It returns the pause before the next one, and whether an event is due: the first time, when
-// the reason changes, and every kit.EventInterval.
-func (s *states) failed(key types.NamespacedName, want desired, err error, pauses backoff) (delay time.Duration, news bool) {
-	now := time.Now()
-	s.change(key, func(known *state) {
-		next := failure{intent: want.intent, inputs: want.inputs}
-		if known.continues(want.intent, want.inputs) {
-			next = *known.failure
-		}
-		next, delay, news = next.next(err, pauses.of(want.intent), now)
-		known.failure = &next
-		// The targets wait, too, for as long as the cloud asks.
-		if wait, asked := cloud.RetryAfter(err); asked {
-			known.retargetFailures.retryAt, known.retargetFailures.targets = kit.Later(known.retargetFailures.retryAt, now.Add(wait)), nil
-		}
-	})
-	return delay, news
-}
-
-// retryNow ends the pause of a Service that has failed, and reports whether there was one.
-func (s *states) retryNow(key types.NamespacedName) (due bool) {
-	if _, found := s.get(key); !found {
+	e := s.byName[key]
+	if e == nil || e.taken || e.made != looked {
 		return false
 	}
-	s.change(key, func(known *state) {
-		switch {
-		case known.failure != nil:
-			again := *known.failure
-			again.retryAt = time.Now()
-			known.failure, due = &again, true
-		case known.made != nil && known.made.ensured:
-			known.drift, due = []string{"the provider reports that it has changed"}, true
-		}
-	})
-	return due
+	change(&e.state)
+	return true
 }
-
-// targetsFollowed says that the targets were changed while their Service waits.
-func (s *states) targetsFollowed(key types.NamespacedName) {
-	s.change(key, func(known *state) { known.retargetFailures = retargetFailures{} })
-}
-
-// targetsFailed says that they could not be changed. It returns the pause before the next try, and whether an event is due.
-func (s *states) targetsFailed(key types.NamespacedName, targets *targetSet, err error, pauses backoff) (delay time.Duration, news bool) {
-	now, reason := time.Now(), reasonOf(err)
-	s.change(key, func(known *state) {
-		last := &known.retargetFailures
-		delay = pauses.after(last.count, err, string(known.made.service.UID))
-		last.count++
-		last.retryAt, last.first, last.targets = now.Add(delay), false, targets.members
-		if last.reason != reason || now.Sub(last.eventAt) >= kit.EventInterval {
-			last.reason, last.eventAt, news = reason, now, true
-		}
-	})
-	return delay, news
-}
-
-// The transitions of the drift check name what was made when it began to look. If that has changed since, they do nothing.
 
 // looked says that the cloud is asked about one load balancer.
 func (s *states) looked(key types.NamespacedName) {
-	s.change(key, func(known *state) { known.seenAt = time.Now() })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.byName[key]; e != nil {
+		e.seenAt = time.Now()
+	}
 }
 
-// shown keeps what the cloud shows the first time after an Ensure, and reports whether it was kept.
-func (s *states) shown(key types.NamespacedName, looked, with *made) (kept bool) {
-	s.change(key, func(known *state) {
-		if kept = known.made == looked; kept {
-			known.made = with
-		}
-	})
-	return kept
+// retryNow ends the pause of a Service that has failed, and has another one ensured again. It reports whether there is one. What a pass under way has
+// begun may be from before.
+func (s *states) retryNow(key types.NamespacedName) (due bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, found := s.byName[key]
+	if !found {
+		return false
+	}
+	if e.taken {
+		e.again = true
+		return true
+	}
+	return e.tryNow(time.Now())
 }
 
-// denied says that the cloud was asked about a load balancer and does not find it. It returns the row of such answers, with this one.
-func (s *states) denied(key types.NamespacedName, looked *made) (row denial, kept bool) {
-	s.change(key, func(known *state) {
-		if kept = known.made == looked; kept {
-			changed := *looked
-			changed.denial = looked.denial.after(time.Now())
-			known.made, row = &changed, changed.denial
-		}
-	})
-	return row, kept
+// tryNow has a Service tried again, and reports whether there is something to try.
+func (s *state) tryNow(now time.Time) bool {
+	switch {
+	case s.failing():
+		s.ensure.Until, s.remove.Until = now, now
+	case s.made != nil && s.made.ensured:
+		s.drift = []string{"the provider reports that it has changed"}
+	default:
+		return false
+	}
+	return true
 }
 
-// found says that the cloud finds a load balancer again that it did not find before. It returns what was made.
-func (s *states) found(key types.NamespacedName, looked *made) (now *made) {
-	now = looked
-	s.change(key, func(known *state) {
-		if known.made == looked {
-			changed := *looked
-			changed.denial = denial{}
-			known.made, now = &changed, &changed
-			if known.failure != nil && known.failure.reason == ReasonNotFound {
-				due := *known.failure
-				due.retryAt, known.failure = time.Now(), &due
-			}
-		}
-	})
-	return now
+// nameReused says that the Service of a name is another one than that for which something was made.
+func (s *state) nameReused() {
+	before := predecessor{service: s.made.service, attempt: s.remove}
+	before.Until = time.Time{}
+	*s = state{predecessors: append(slices.Clone(s.predecessors), before), tries: s.tries}
 }
 
-// compared says in which ways the cloud differs, and whether that is to be repaired. It reports whether it still is, and whether the Service has to
-// say something else: that the repairs are over, or that nothing differs after them.
-func (s *states) compared(key types.NamespacedName, looked *made, what string, differ []string, repair bool) (repairs, news bool) {
-	s.change(key, func(known *state) {
-		switch {
-		case known.made != looked:
-			repair = false
-			return
-		case len(differ) == 0:
-			known.differs, known.repairs = "", 0
-		case known.differs == what:
-			known.repairs++
-		default:
-			known.differs, known.repairs = what, 1
-		}
-		if repair {
-			known.drift, known.repairedAt = differ, time.Now()
-			return
-		}
-		still := ""
-		if len(differ) > 0 {
-			still = kit.EventMessage(fmt.Sprintf("The load balancer still differs after %d repairs: %s", maxRepairs, strings.Join(differ, ", ")))
-		}
-		if news = looked.stillDiffers != still; news {
-			changed := *looked
-			changed.stillDiffers = still
-			known.made = &changed
-		}
-	})
-	return repair, news
+// predecessorFailed says that the load balancer of a predecessor could not be deleted.
+func (s *state) predecessorFailed(uid types.UID, err error, pauses backoff, now time.Time) (failed attempt) {
+	s.tries++
+	s.predecessors = slices.Clone(s.predecessors)
+	before := &s.predecessors[slices.IndexFunc(s.predecessors, func(p predecessor) bool { return p.service.UID == uid })]
+	before.attempt = before.next(err, pauses, now)
+	before.tried = s.tries
+	return before.attempt
 }
 
-// failure is a row of passes that failed for one state of a Service.
-type failure struct {
-	// intent and inputs are what the passes were for. Once they are different, it is worth trying again at once.
-	intent intent
+// predecessorRemoved says that it is deleted.
+func (s *state) predecessorRemoved(uid types.UID) {
+	s.predecessors = slices.DeleteFunc(slices.Clone(s.predecessors), func(p predecessor) bool { return p.service.UID == uid })
+	if len(s.predecessors) == 0 && errors.Is(s.ensure.err, errPredecessor) {
+		s.ensure = attempt{}
+	}
+}
+
+// servedFirst reports whether the Service comes before its predecessors: one of them was tried last.
+func (s *state) servedFirst() bool {
+	own := max(s.ensure.tried, s.remove.tried, s.retarget.tried)
+	return slices.ContainsFunc(s.predecessors, func(p predecessor) bool { return p.tried > own })
+}
+
+// ensuring says, before the plugin is called, that there may be something in the cloud from now on.
+func (s *state) ensuring(service *corev1.Service, want desired) {
+	attempt := &made{service: service, inputs: want.inputs, failing: true}
+	if before := s.made; before != nil && before.service.UID == service.UID {
+		attempt.lastEnsured, attempt.status = before.lastEnsured, before.status
+		if maps.Equal(before.targets, want.latest.members) { // else an Ensure that fails leaves it open which of them it has
+			attempt.targets = before.targets
+		}
+	}
+	s.tries++
+	s.made, s.removed, s.ensure.tried = attempt, "", s.tries
+}
+
+// called says what a call of the plugin brought about. Service is the one that has the name now, nil if none has.
+func (s *state) called(act action, want desired, done result, err error, service *corev1.Service, now time.Time) {
+	switch {
+	case act.verb == verbRetarget:
+		made := s.made.retargeted(act, want.latest, err, now)
+		if s.made = &made; err == nil {
+			s.madeAt = now
+		}
+	case err != nil:
+	case act.verb == verbEnsure:
+		s.made = &made{service: act.service, inputs: want.inputs, ensured: true, lastEnsured: act.service, targets: want.latest.members,
+			writtenTargets: want.latest, wholeAt: now, status: done.status, unpublished: done.status != nil && !done.echo}
+		s.madeAt, s.drift = now, nil
+	default:
+		if s.made != nil && s.made.service.UID == act.service.UID {
+			s.made, s.drift = nil, nil
+		}
+		if service != nil && act.service.UID == service.UID {
+			s.removed = service.UID
+		}
+	}
+}
+
+// retargeted returns what was made after the plugin was called to change its targets. If that failed, it is open what they are now. These are written
+// by the next Ensure, and others before it. While the cloud does not find the load balancer, an Ensure might make a second one, so the same is tried
+// again; the next look of the drift check counts that answer, too.
+func (m made) retargeted(act action, targets *targetSet, err error, now time.Time) made {
+	switch {
+	case errors.Is(err, errNotFound):
+		m.writtenTargets, m.denial = nil, m.denial.after(now)
+		m.denial.targets = targets.members
+	case err != nil:
+		m.ensured = m.ensured && m.denial.answers > 0
+		m.targets, m.writtenTargets, m.unlisted = nil, nil, nil
+		if !act.onlyTargets {
+			m.denial.targets = targets.members
+		}
+	default:
+		if m.ensured {
+			m.service = act.service
+		}
+		m.targets, m.writtenTargets, m.unlisted, m.denial = targets.members, targets, nil, denial{}
+		if act.change == nil {
+			m.wholeAt = now
+		}
+	}
+	return m
+}
+
+// wrote says that a Service was written, and what it is now.
+func (s *state) wrote(act action, service *corev1.Service, now time.Time) {
+	s.ownWrite = service
+	switch {
+	case act.verb != verbPublish:
+	case act.failed:
+		s.conditionAt = now
+	case s.made != nil:
+		published := *s.made
+		published.unpublished, s.made = false, &published
+	}
+}
+
+// failed says that a pass has failed, which continues the last ones.
+func (s *state) failed(want desired, last attempt, err error, pauses backoff, now time.Time) {
+	s.tries++
+	last.inputs = want.inputs
+	last = last.next(err, pauses.of(want.intent), now)
+	last.tried = s.tries
+	s.keep(want.intent, last)
+	// The targets wait, too, for as long as the cloud asks.
+	if wait, asked := cloud.RetryAfter(err); asked {
+		s.retarget.Until, s.retarget.targets = kit.Later(s.retarget.Until, now.Add(wait)), nil
+	}
+}
+
+// keep keeps how passes for an intent fare; those for another one are over.
+func (s *state) keep(intent intent, last attempt) {
+	s.ensure, s.remove = attempt{}, attempt{}
+	*s.attempt(intent) = last
+}
+
+// attempt returns how passes for an intent fare.
+func (s *state) attempt(intent intent) *attempt {
+	if intent == withdraw {
+		return &s.remove
+	}
+	return &s.ensure
+}
+
+// retargetFailed says that the targets could not be changed while their Service waits.
+func (s *state) retargetFailed(targets *targetSet, err error, pauses backoff, now time.Time) {
+	s.tries++
+	s.retarget.inputs.uid = s.made.service.UID
+	s.retarget = s.retarget.next(err, pauses, now)
+	s.retarget.targets, s.retarget.tried = targets.members, s.tries
+}
+
+// failing reports whether the last pass over the Service failed.
+func (s *state) failing() bool { return s.ensure.failing() || s.remove.failing() }
+
+// continued returns the failed passes that a pass for an intent and inputs continues: it does the same. Once it is something else, it is worth trying
+// at once.
+func (s *state) continued(want desired) attempt {
+	last := *s.attempt(want.intent)
+	if !last.failing() || len(want.inputs.changes(last.inputs)) > 0 {
+		return attempt{}
+	}
+	return last
+}
+
+// shown says what is known of a load balancer after the cloud was asked. A Service whose load balancer it finds again is due.
+func (s *state) shown(after *made, now time.Time) {
+	if s.made.denial.answers > 0 && after.denial.answers == 0 && s.ensure.reason == ReasonNotFound {
+		s.ensure.Until = now
+	}
+	s.made = after
+}
+
+// compared says in which ways the cloud differs, and whether that is to be repaired. It reports whether the Service has to say something else: that
+// the repairs are over, or that nothing differs after them.
+func (s *state) compared(differ []string, repair bool, now time.Time) (news bool) {
+	switch what := fmt.Sprint(differ); {
+	case len(differ) == 0:
+		s.differs, s.repairs = "", 0
+	case s.differs == what:
+		s.repairs++
+	default:
+		s.differs, s.repairs = what, 1
+	}
+	if repair {
+		s.drift, s.repairedAt = differ, now
+		return false
+	}
+	changed := *s.made
+	if changed.stillDiffers = ""; len(differ) > 0 {
+		changed.stillDiffers = kit.EventMessage(fmt.Sprintf("The load balancer still differs after %d repairs: %s", maxRepairs, strings.Join(differ, ", ")))
+	}
+	news = s.made.stillDiffers != changed.stillDiffers
+	s.made = &changed
+	return news
+}
+
+// attempt is a row of tries of one kind that failed. The zero value is none. Count is without those for which the plugin itself said when to try
+// again.
+type attempt struct {
+	kit.Row
+	// inputs are what of the Service was tried.
 	inputs inputs
-	// since is when the first of them failed. Count is how many did, without those for which the plugin itself said when to try again, and all is
-	// how many with them.
-	since      time.Time
-	count, all int
+	// since is when the first failed, and all how many did.
+	since time.Time
+	all   int
 	// conflicts is how many writes in a row came too late.
 	conflicts int
 	// absent is how many deletions in a row failed though there was no load balancer to be seen.
 	absent int
-	// reason is the reason of the last one, and eventAt is when an event last reported it.
+	// reason and err are the last ones. EventAt is when an event last reported the reason, and news says that one is due.
 	reason  string
+	err     error
 	eventAt time.Time
-	// retryAt is when the next pass is due.
-	retryAt time.Time
-	// err is the last error. Awaits says that it only waited for the load balancer of a predecessor to be deleted.
-	err    error
-	awaits bool
+	news    bool
+	// tried is the number of the last one, see state.tries.
+	tried int
+	// targets, as made.targets, are the ones that wait for their next try; others are due at once, as in the reference. Nil: all wait.
+	targets map[string]string
 }
 
-// next returns the row with one more failure, the pause before the next try, and whether an event is due: the first time, when the
-// reason changes, and every kit.EventInterval.
-func (f failure) next(err error, pauses backoff, now time.Time) (next failure, delay time.Duration, news bool) {
+func (a *attempt) failing() bool { return a.all+a.conflicts > 0 }
+
+// next returns the row with one more failure. An event is due the first time, when the reason changes, and every kit.EventInterval.
+func (a attempt) next(err error, pauses backoff, now time.Time) attempt {
 	reason := reasonOf(err)
-	f.conflicts = 0
-	if (reason == ReasonWriteFailed) != (f.reason == ReasonWriteFailed) {
-		f.count = 0 // the cloud and the API server each have a row: what the other did not bear is over
+	a.conflicts = 0
+	if (reason == ReasonWriteFailed) != (a.reason == ReasonWriteFailed) {
+		a.Count = 0 // the cloud and the API server each have a row: what the other did not bear is over
 	}
-	if f.all++; f.all == 1 {
-		f.since = now
+	if a.all++; a.all == 1 {
+		a.since = now
 	}
-	if f.absent++; !errors.Is(err, errAbsent) {
-		f.absent = 0
+	if a.absent++; !errors.Is(err, errAbsent) {
+		a.absent = 0
 	}
-	delay = pauses.after(f.count, err, string(f.inputs.uid))
+	a.Until = now.Add(pauses.after(a.Count, err, string(a.inputs.uid)))
 	var retry *cloudproviderapi.RetryError
 	if !errors.As(err, &retry) { // a fixed delay does not count toward one that grows
-		f.count++
+		a.Count++
 	}
-	if f.reason != reason || now.Sub(f.eventAt) >= kit.EventInterval {
-		f.reason, f.eventAt, news = reason, now, true
+	if a.news = a.reason != reason || now.Sub(a.eventAt) >= kit.EventInterval; a.news {
+		a.reason, a.eventAt = reason, now
 	}
-	f.retryAt, f.err, f.awaits = now.Add(delay), err, errors.Is(err, errPredecessor)
-	return f, delay, news
-}
-
-// retargetFailures is a row of changes of the targets that failed while their Service could not be ensured. Zero: the last one did not.
-type retargetFailures struct {
-	// count is how many failed.
-	count int
-	// reason is the reason of the last one, and eventAt is when an event last reported it.
-	reason  string
-	eventAt time.Time
-	// retryAt is when these targets, as made.targets, are due again. Others are due at once, as in the reference. Nil: all wait.
-	retryAt time.Time
-	targets map[string]string
-	// first says that the Service was tried last. Where both are due, the targets then come first.
-	first bool
+	a.err = err
+	return a
 }
 
 // holds reports whether the targets that are wanted wait for their next try.
-func (f retargetFailures) holds(want desired) bool {
-	return f.targets == nil || want.settled.servedBy(f.targets) || want.latest.servedBy(f.targets)
+func (a *attempt) holds(want desired) bool {
+	return a.targets == nil || want.settled.servedBy(a.targets) || want.latest.servedBy(a.targets)
 }
 
-// isOf reports whether passes for an intent and inputs do the same as the failed passes.
-func (f *failure) isOf(intent intent, in inputs) bool {
-	return f.intent == intent && len(in.changes(f.inputs)) == 0
+// lasts reports whether a Service has failed for long enough to say so in its condition, and not only by an event: with the second pass
+// in a row, or, where a failure was shown and mended a moment ago, when it has gone on for as long as the longest pause: a call that fails every
+// other time would cost two writes each time, and the reference makes none.
+func (a *attempt) lasts(shownAt, now time.Time) bool {
+	return a.all >= 2 && (now.Sub(shownAt) >= kit.EventInterval || now.Sub(a.since) >= kit.LongestRetry)
 }
 
 // predecessor is a Service that is gone and whose name another one has now, while its load balancer is still to be deleted.
@@ -533,28 +470,11 @@ func (f *failure) isOf(intent intent, in inputs) bool {
 // See ADR 93.
 type predecessor struct {
 	service *corev1.Service
-	// failure is nil unless its deletion has failed.
-	failure *failure
-}
-
-// waitsForRetry returns how long its deletion has yet to wait.
-func (b predecessor) waitsForRetry(now time.Time) time.Duration {
-	if b.failure == nil {
-		return 0
-	}
-	return b.failure.retryAt.Sub(now)
-}
-
-// predecessor returns the one with a UID; nil if there is none.
-func (s state) predecessor(uid types.UID) *predecessor {
-	if at := slices.IndexFunc(s.predecessors, func(p predecessor) bool { return p.service.UID == uid }); at >= 0 {
-		return &s.predecessors[at]
-	}
-	return nil
+	attempt
 }
 
 // knows reports whether this process has made or removed the load balancer of this very Service.
-func (s state) knows(service *corev1.Service) bool {
+func (s *state) knows(service *corev1.Service) bool {
 	if service == nil {
 		return s.made != nil
 	}
@@ -563,7 +483,7 @@ func (s state) knows(service *corev1.Service) bool {
 
 // newest returns the newer of what the cache holds and what our own last write returned: a pass on a copy that is older than
 // our own write would do again what is done.
-func (s state) newest(cached *corev1.Service) *corev1.Service {
+func (s *state) newest(cached *corev1.Service) *corev1.Service {
 	if s.ownWrite == nil || cached == nil || s.ownWrite.UID != cached.UID {
 		return cached
 	}
@@ -573,47 +493,12 @@ func (s state) newest(cached *corev1.Service) *corev1.Service {
 	return cached
 }
 
-// predecessorsDue returns in how long the first of the predecessors is due, zero if there is none.
-func (s state) predecessorsDue(now time.Time) (due time.Duration) {
-	for _, before := range s.predecessors {
-		due = soonest(due, max(before.waitsForRetry(now), time.Millisecond))
-	}
-	return due
-}
-
 // soonest returns the shorter of two waits; zero is none.
 func soonest(a, b time.Duration) time.Duration {
 	if a <= 0 || b > 0 && b < a {
 		return b
 	}
 	return a
-}
-
-// waitsForRetry returns how long a pass has yet to wait that continues the row that failed.
-func (s state) waitsForRetry(intent intent, in inputs, now time.Time) time.Duration {
-	if !s.continues(intent, in) {
-		return 0
-	}
-	return s.failure.retryAt.Sub(now)
-}
-
-// continues reports whether passes for an intent and inputs continue the row that failed: they do the same.
-func (s state) continues(intent intent, in inputs) bool {
-	return s.failure != nil && s.failure.isOf(intent, in)
-}
-
-// failureLasts reports whether a Service has failed for long enough to say so in its condition, and not only by an event: with the second pass
-// in a row, or, where a failure was shown and mended a moment ago, when it has gone on for as long as the longest pause: a call that fails every
-// other time would cost two writes each time, and the reference makes none.
-func (s state) failureLasts(now time.Time) bool {
-	switch {
-	case s.failure == nil || s.failure.all < 2:
-		return false
-	case now.Sub(s.conditionAt) >= kit.EventInterval:
-		return true
-	default:
-		return now.Sub(s.failure.since) >= kit.LongestRetry
-	}
 }
 
 // backoff is how long to wait after failures.
