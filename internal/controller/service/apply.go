@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
@@ -47,6 +48,7 @@ type result struct {
 
 // call carries out an action that calls the plugin. Its errors have the types by which reasonOf names them.
 func (a *applier) call(ctx context.Context, act action, nodes []*corev1.Node) (result, error) {
+	ctx = provider.WithClusterUID(ctx, a.clusterUID(ctx))
 	ctx = dryrun.Because(cloud.WithPriority(ctx, urgency(act)), strings.Join(act.why, ", "))
 	if act.refresh {
 		ctx = dryrun.Refreshing(ctx)
@@ -75,14 +77,9 @@ func urgency(act action) cloud.Priority {
 	}
 }
 
-// marked returns a context by which the provider knows which cluster calls.
-func (a *applier) marked(ctx context.Context) context.Context {
-	return provider.WithClusterUID(ctx, a.clusterUID(ctx))
-}
-
 func (a *applier) ensure(ctx context.Context, service *corev1.Service, nodes []*corev1.Node) (result, error) {
 	given := service.DeepCopy() // plugins exist that write to it
-	status, err := a.balancer.EnsureLoadBalancer(a.marked(ctx), a.clusterName, given, nodes)
+	status, err := a.balancer.EnsureLoadBalancer(ctx, a.clusterName, given, nodes)
 	switch {
 	case errors.Is(err, cloudprovider.ImplementedElsewhere):
 		return result{}, nil
@@ -96,7 +93,7 @@ func (a *applier) ensure(ctx context.Context, service *corev1.Service, nodes []*
 }
 
 func (a *applier) retarget(ctx context.Context, act action, nodes []*corev1.Node) (result, error) {
-	err := a.setTargets(a.marked(ctx), act, nodes)
+	err := a.setTargets(ctx, act, nodes)
 	if err == nil || errors.Is(err, cloudprovider.ImplementedElsewhere) {
 		return result{}, nil
 	}
@@ -119,7 +116,7 @@ func (a *applier) setTargets(ctx context.Context, act action, nodes []*corev1.No
 // unless it is of the kind that says nothing. It is to be repeated a few times, because of the parts, and not forever, because some
 // plugins fail where there is nothing to delete: a load balancer that is gone must not hold a Service.
 func (a *applier) remove(ctx context.Context, service *corev1.Service) error {
-	err := a.balancer.EnsureLoadBalancerDeleted(a.marked(ctx), a.clusterName, service)
+	err := a.balancer.EnsureLoadBalancerDeleted(provider.WithClusterUID(ctx, a.clusterUID(ctx)), a.clusterName, service)
 	if err == nil || errors.Is(err, cloudprovider.ImplementedElsewhere) {
 		return nil
 	}
@@ -203,8 +200,8 @@ func patchFor(act action) (client.Patch, error) {
 
 // withCondition replaces our condition among those of a Service; nil removes it.
 func withCondition(conditions []metav1.Condition, ready *metav1.Condition) []metav1.Condition {
-	result := slices.DeleteFunc(slices.Clone(conditions), isReadyCondition)
-	if ready != nil {
+	result := slices.Clone(conditions)
+	if meta.RemoveStatusCondition(&result, ConditionReady); ready != nil {
 		result = append(result, *ready)
 	}
 	return result

@@ -204,12 +204,12 @@ func TestCameTooLate(t *testing.T) {
 
 // The same is not tried again before its time; something else is.
 func TestHeld(t *testing.T) {
-	same, changed := inputsOf(serviceWith()), inputsOf(serviceWith(ofClass("x")))
-	failed := state{ensure: attempt{inputs: same, all: 1, Row: kit.Row{Until: noon.Add(time.Minute)}}}
+	same, changed := serviceWith(), serviceWith(ofClass("x"))
+	failed := state{ensure: attempt{inputs: same, err: errNotFound, Row: kit.Row{Until: noon.Add(time.Minute)}}}
 	for name, test := range map[string]struct {
 		known  state
 		intent intent
-		inputs inputs
+		inputs *corev1.Service
 		want   bool
 	}{
 		"nothing failed":  {state{}, provide, same, false},

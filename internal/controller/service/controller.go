@@ -295,7 +295,7 @@ func (w watcher) matters(before, after *corev1.Service) (intent, bool) {
 	case was != is || before.UID != after.UID:
 		return is, true
 	default:
-		return is, is == provide && (len(inputsOf(after).changes(inputsOf(before))) > 0 || w.filledIn(before, after))
+		return is, is == provide && (len(changes(before, after)) > 0 || w.filledIn(before, after))
 	}
 }
 

@@ -85,7 +85,7 @@ func needsCleanup(service *corev1.Service) bool {
 // use the same one, and to take theirs away would leak what they made. A class that is ours does. Our condition says that it was
 // this program, which another manager of the cluster may run as well: see hasMade.
 func takenOn(service *corev1.Service, classes Classes) bool {
-	return ofOurClass(service, classes) || slices.ContainsFunc(service.Status.Conditions, isReadyCondition)
+	return ofOurClass(service, classes) || conditionOf(service) != nil
 }
 
 // ofOurClass reports whether a Service is of a class that is ours. One that has changed its type has lost its class with it, and is
@@ -98,65 +98,35 @@ func wantsBalancer(service *corev1.Service) bool {
 	return service.Spec.Type == corev1.ServiceTypeLoadBalancer
 }
 
-func hasFinalizer(service *corev1.Service) bool {
-	return servicehelpers.HasLBFinalizer(service)
+var hasFinalizer = servicehelpers.HasLBFinalizer
+
+// followed are what of a Service its load balancer follows, by path, in the order in which they are in a digest. A change of anything else is no reason
+// to touch it.
+var followed = []struct {
+	path string
+	of   func(*corev1.Service) any
+}{
+	{"metadata.uid", func(s *corev1.Service) any { return s.UID }},
+	{"metadata.annotations", func(s *corev1.Service) any { return s.Annotations }},
+	{"spec.loadBalancerClass", func(s *corev1.Service) any { return s.Spec.LoadBalancerClass }},
+	{"spec.ports", func(s *corev1.Service) any { return s.Spec.Ports }},
+	{"spec.loadBalancerSourceRanges", func(s *corev1.Service) any { return s.Spec.LoadBalancerSourceRanges }},
+	{"spec.sessionAffinity", func(s *corev1.Service) any { return s.Spec.SessionAffinity }},
+	{"spec.sessionAffinityConfig", func(s *corev1.Service) any { return s.Spec.SessionAffinityConfig }},
+	{"spec.loadBalancerIP", func(s *corev1.Service) any { return s.Spec.LoadBalancerIP }},
+	{"spec.externalIPs", func(s *corev1.Service) any { return s.Spec.ExternalIPs }},
+	{"spec.externalTrafficPolicy", func(s *corev1.Service) any { return s.Spec.ExternalTrafficPolicy }},
+	{"spec.healthCheckNodePort", func(s *corev1.Service) any { return s.Spec.HealthCheckNodePort }},
+	{"spec.ipFamilies", func(s *corev1.Service) any { return s.Spec.IPFamilies }},
 }
 
-// inputs are what of a Service its load balancer follows. A change of anything else is no reason to touch it.
-type inputs struct {
-	uid                   types.UID
-	annotations           map[string]string
-	class                 *string
-	ports                 []corev1.ServicePort
-	sourceRanges          []string
-	sessionAffinity       corev1.ServiceAffinity
-	sessionAffinityConfig *corev1.SessionAffinityConfig
-	loadBalancerIP        string
-	externalIPs           []string
-	externalTrafficPolicy corev1.ServiceExternalTrafficPolicy
-	healthCheckNodePort   int32
-	ipFamilies            []corev1.IPFamily
-}
-
-func inputsOf(service *corev1.Service) inputs {
-	return inputs{
-		uid:                   service.UID,
-		annotations:           service.Annotations,
-		class:                 service.Spec.LoadBalancerClass,
-		ports:                 service.Spec.Ports,
-		sourceRanges:          service.Spec.LoadBalancerSourceRanges,
-		sessionAffinity:       service.Spec.SessionAffinity,
-		sessionAffinityConfig: service.Spec.SessionAffinityConfig,
-		loadBalancerIP:        service.Spec.LoadBalancerIP,
-		externalIPs:           service.Spec.ExternalIPs,
-		externalTrafficPolicy: service.Spec.ExternalTrafficPolicy,
-		healthCheckNodePort:   service.Spec.HealthCheckNodePort,
-		ipFamilies:            service.Spec.IPFamilies,
+// changes names what of a Service differs from before, as far as its load balancer follows it. None: nothing does. Nil is one that is gone.
+func changes(before, after *corev1.Service) (changed []string) {
+	if before == after {
+		return nil
 	}
-}
-
-// changes names what differs from before, as paths of the Service. None: nothing does.
-func (i inputs) changes(before inputs) []string {
-	equal := equality.Semantic.DeepEqual // to which nil and empty are the same
-	var changed []string
-	for _, field := range []struct {
-		path string
-		same bool
-	}{
-		{"metadata.uid", i.uid == before.uid},
-		{"metadata.annotations", equal(i.annotations, before.annotations)},
-		{"spec.loadBalancerClass", equal(i.class, before.class)},
-		{"spec.ports", equal(i.ports, before.ports)},
-		{"spec.loadBalancerSourceRanges", equal(i.sourceRanges, before.sourceRanges)},
-		{"spec.sessionAffinity", i.sessionAffinity == before.sessionAffinity},
-		{"spec.sessionAffinityConfig", equal(i.sessionAffinityConfig, before.sessionAffinityConfig)},
-		{"spec.loadBalancerIP", i.loadBalancerIP == before.loadBalancerIP},
-		{"spec.externalIPs", equal(i.externalIPs, before.externalIPs)},
-		{"spec.externalTrafficPolicy", i.externalTrafficPolicy == before.externalTrafficPolicy},
-		{"spec.healthCheckNodePort", i.healthCheckNodePort == before.healthCheckNodePort},
-		{"spec.ipFamilies", equal(i.ipFamilies, before.ipFamilies)},
-	} {
-		if !field.same {
+	for _, field := range followed {
+		if before == nil || after == nil || !equality.Semantic.DeepEqual(field.of(before), field.of(after)) { // to which nil and empty are the same
 			changed = append(changed, field.path)
 		}
 	}

@@ -153,7 +153,7 @@ func TestInputs(t *testing.T) {
 		"nor what is allocated": {none, func(s *corev1.Service) { s.Spec.ClusterIP = "10.0.0.9" }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := inputsOf(serviceWith(test.after)).changes(inputsOf(serviceWith(test.before)))
+			got := changes(serviceWith(test.before), serviceWith(test.after))
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("changes (-want +got):\n%s", diff)
 			}

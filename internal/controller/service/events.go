@@ -76,12 +76,12 @@ func (e *events) faults(service *corev1.Service) {
 	}
 }
 
-// before announces a call. Announced says that it changes something for the Service.
-func (e *events) before(ctx context.Context, p *pass, act action, announced bool) {
-	switch {
-	case announced && act.verb == verbRemove:
+// before announces a call that changes something for the Service.
+func (e *events) before(ctx context.Context, p *pass, act action) {
+	switch act.verb {
+	case verbRemove:
 		e.recorder.Event(act.service, corev1.EventTypeNormal, EventDeleting, "Deleting the load balancer: "+strings.Join(act.why, ", "))
-	case announced:
+	case verbEnsure:
 		if len(p.seen.drift) > 0 {
 			e.recorder.Event(act.service, corev1.EventTypeWarning, EventDrifted, "Repairing the load balancer: "+strings.Join(act.why, ", "))
 		}
@@ -113,9 +113,9 @@ func (e *events) after(ctx context.Context, p *pass, act action, done outcome) {
 	}
 }
 
-// wrote reports a write to the Service.
-func (e *events) wrote(act action) {
-	if act.verb == verbPublish && len(act.service.Status.LoadBalancer.Ingress) == 0 && len(act.publish.ingress) > 0 {
+// published reports a write to the status of a Service.
+func (e *events) published(act action) {
+	if len(act.service.Status.LoadBalancer.Ingress) == 0 && len(act.publish.ingress) > 0 {
 		e.metrics.ready.Observe(time.Since(act.service.CreationTimestamp.Time).Seconds())
 	}
 }

@@ -47,7 +47,7 @@ func FuzzStatus(f *testing.F) {
 		service.Status.LoadBalancer.Ingress = normalized(ingressOf(shown)) // as the API server has it
 		targets := targetsOf([]*corev1.Node{nodeWith("a")})
 		seen := observed{service: service, made: madeFor(service, targets, ingressOf(returned)...)}
-		want := desired{intent: provide, inputs: inputsOf(service), settled: targets, latest: targets}
+		want := desired{intent: provide, inputs: service, settled: targets, latest: targets}
 		for _, act := range planFor(want, seen, noon) {
 			if act.verb != verbPublish {
 				t.Fatalf("it plans to %s", act.verb)

@@ -2,11 +2,11 @@ package service
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-ccm/mooring/internal/names"
@@ -59,7 +59,8 @@ const repeatCondition = 5 * time.Minute
 // desired is what a Service shall have.
 type desired struct {
 	intent intent
-	inputs inputs
+	// inputs is the Service as it is asked for; nil: it is gone.
+	inputs *corev1.Service
 	// settled is the set of targets that all load balancers shall have; latest is the set of this moment, which may be on its way
 	// to become it. Both are nil unless the intent is provide.
 	settled, latest *targetSet
@@ -80,7 +81,8 @@ const rarely = time.Hour
 type made struct {
 	// service is the Service as the plugin saw it last.
 	service *corev1.Service
-	inputs  inputs
+	// inputs is the Service that the load balancer was last to be made from, see changes.
+	inputs *corev1.Service
 	// ensured says that the plugin's last word was success. Until then all is to be ensured again.
 	ensured bool
 	// failing says that the last Ensure did not succeed, or has not returned yet.
@@ -379,7 +381,7 @@ func reasonsToEnsure(want desired, seen observed) []string {
 	case len(seen.drift) > 0:
 		return seen.drift
 	default:
-		return want.inputs.changes(seen.made.inputs)
+		return changes(seen.made.inputs, want.inputs)
 	}
 }
 
@@ -466,13 +468,8 @@ func normalized(ingress []corev1.LoadBalancerIngress) []corev1.LoadBalancerIngre
 
 // conditionOf returns the condition LoadBalancerReady of a Service, nil if it has none.
 func conditionOf(service *corev1.Service) *metav1.Condition {
-	if at := slices.IndexFunc(service.Status.Conditions, isReadyCondition); at >= 0 {
-		return &service.Status.Conditions[at]
-	}
-	return nil
+	return meta.FindStatusCondition(service.Status.Conditions, ConditionReady)
 }
-
-func isReadyCondition(condition metav1.Condition) bool { return condition.Type == ConditionReady }
 
 // transition returns the condition after current, which may be nil.
 func transition(current *metav1.Condition, status metav1.ConditionStatus, reason, message string, now time.Time) *metav1.Condition {

@@ -103,7 +103,7 @@ func TestPlanHasAFixedPoint(t *testing.T) {
 			intent := intentFor(f.seen.service, classes, known.knows(f.seen.service))
 			want := desired{intent: intent, settled: targets, latest: targets, byDifference: byDifference}
 			if f.seen.service != nil {
-				want.inputs = inputsOf(f.seen.service)
+				want.inputs = f.seen.service
 			}
 			plan := planFor(want, f.seen, noon)
 			if len(plan) == 0 {

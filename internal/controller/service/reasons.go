@@ -64,15 +64,8 @@ func reasonOf(err error) string {
 	}
 }
 
-// isWriteFailure reports whether a reason says that a write to the cloud failed, and not that it is in progress, or was never made.
-func isWriteFailure(reason string) bool {
-	switch reason {
-	case ReasonThrottled, ReasonTimeout, ReasonRefused, ReasonCloudError:
-		return true
-	default:
-		return false
-	}
-}
+// writeFailures are the reasons that say that a write to the cloud failed, and not that it is in progress, or was never made.
+var writeFailures = map[string]bool{ReasonThrottled: true, ReasonTimeout: true, ReasonRefused: true, ReasonCloudError: true}
 
 // saysNothing reports whether an error of a deletion leaves it open what became of it, so the call has to be repeated
 // even if the load balancer is no longer to be seen.

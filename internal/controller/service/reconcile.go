@@ -133,13 +133,13 @@ func (r *reconciler) serveAll(ctx context.Context, p *pass) (result reconcile.Re
 // serve does what is due for the Service itself, and reports whether it waits for other writes to the cloud.
 func (r *reconciler) serve(ctx context.Context, p *pass) (result reconcile.Result, waits bool) {
 	var wait time.Duration
-	if p.last.failing() {
+	if p.last.err != nil {
 		wait = time.Until(p.last.Until)
 	}
 	if p.want.intent == provide {
 		r.events.faults(p.service)
 	}
-	if p.want.intent == withdraw && !p.last.failing() {
+	if p.want.intent == withdraw && p.last.err == nil {
 		if ours, err := r.hasMade(ctx, p); !ours {
 			return r.leaveAlone(ctx, p, err), false
 		}
@@ -185,7 +185,7 @@ func (r *reconciler) removePredecessors(ctx context.Context, p *pass) (next time
 			r.events.failed(ctx, failed, before.service, EventDeleteFailed, "Could not delete the load balancer of a Service whose name another one has now", err)
 		default:
 			p.known.predecessorRemoved(before.service.UID)
-			p.last = p.known.continued(p.want) // it may be over
+			p.last = p.known.continued(p.want) // what waited for this is over
 		}
 	}
 	for _, before := range p.known.predecessors {
@@ -261,25 +261,27 @@ func (r *reconciler) begin(ctx context.Context, p *pass) error {
 	} else if err != nil {
 		return fmt.Errorf("reading service %s: %w", p.key, err)
 	}
-	p.service = p.known.newest(service)
+	p.service = service
+	if p.known.ownWrite != nil {
+		if p.service = p.known.newest(service); p.service == service { // the cache has caught up with our own writes
+			p.known.ownWrite = nil
+		}
+	}
 	if p.service != nil && p.known.made != nil && p.known.made.service.UID != p.service.UID {
 		p.known.nameReused()
 	}
-	if p.service == service { // the cache has caught up with our own writes
-		p.known.ownWrite = nil
-	}
 	r.decide(p)
+	if p.known.failing() {
+		p.last = p.known.continued(p.want)
+	}
 	p.priority = queuePriority(p.service, p.want.intent, p.known)
 	return nil
 }
 
-// decide says what shall become of the Service as it is now.
+// decide says what shall become of the Service as it is now, which is the one for which something was made.
 func (r *reconciler) decide(p *pass) {
-	p.want.intent = intentFor(p.service, r.classes, p.known.knows(p.service))
-	if p.service != nil {
-		p.want.inputs = inputsOf(p.service)
-	}
-	p.last = p.known.continued(p.want)
+	known := p.known.made != nil || p.service != nil && p.known.removed == p.service.UID
+	p.want.intent, p.want.inputs = intentFor(p.service, r.classes, known), p.service
 }
 
 // run plans and applies until there is nothing left to do: again after each call of the plugin, since what it returned is known only then.
@@ -292,7 +294,7 @@ func (r *reconciler) run(ctx context.Context, p *pass) error {
 		switch {
 		case err != nil:
 			return err
-		case !called && p.want.intent == provide && p.want.awaits && p.known.predecessors[0].failing():
+		case !called && p.want.intent == provide && p.want.awaits && p.known.predecessors[0].err != nil:
 			// To the plugin, the load balancer of a predecessor may be the same one.
 			return fmt.Errorf("%w: %w", errPredecessor, p.known.predecessors[0].err)
 		case !called:
@@ -317,7 +319,9 @@ func (r *reconciler) carryOut(ctx context.Context, p *pass, plan []action) (call
 			if written, err = r.applier.write(ctx, act); err == nil {
 				p.known.wrote(act, written, time.Now())
 				p.service = written
-				r.events.wrote(act)
+				if act.verb == verbPublish {
+					r.events.published(act)
+				}
 			}
 		}
 		if err != nil {
@@ -333,7 +337,7 @@ func (r *reconciler) carryOut(ctx context.Context, p *pass, plan []action) (call
 //
 // See ADR 48.
 func (r *reconciler) follow(ctx context.Context, p *pass) (next time.Duration, waits bool) {
-	if p.known.made == nil || !p.last.failing() && (!p.waits || r.limiter.Shared()) {
+	if p.known.made == nil || p.last.err == nil && (!p.waits || r.limiter.Shared()) {
 		return 0, false
 	}
 	if err := r.look(ctx, p); err != nil {
@@ -372,7 +376,7 @@ func (r *reconciler) look(ctx context.Context, p *pass) (err error) {
 			return err
 		}
 		p.want.byDifference = r.applier.change != nil
-		if p.known.made == nil {
+		if p.known.made == nil && r.record != nil {
 			err = r.adopt(ctx, p)
 		}
 	}
@@ -402,11 +406,13 @@ func (r *reconciler) call(ctx context.Context, p *pass, act action, last attempt
 			return err
 		}
 	}
-	announced := announces(p, act, last)
-	r.events.before(ctx, p, act, announced)
-	recovers := act.verb == verbEnsure && p.known.failing() // an event has said that it failed
+	failing := p.known.failing()
+	announced := announces(p, act, last.err != nil, failing)
+	if announced {
+		r.events.before(ctx, p, act)
+	}
 	if act.verb == verbEnsure {
-		p.want.inputs = inputsOf(act.service) // a user may have changed it meanwhile
+		p.want.inputs = act.service // a user may have changed it meanwhile
 		p.known.ensuring(act.service, p.want)
 	}
 	r.states.store(p.key, p.known)
@@ -424,46 +430,39 @@ func (r *reconciler) call(ctx context.Context, p *pass, act action, last attempt
 		p.known.called(act, p.want, done, err, p.service, time.Now())
 		r.states.store(p.key, p.known)
 	}
-	r.events.after(ctx, p, act, outcome{result: done, err: err, took: time.Since(began), announced: announced || recovers})
+	r.events.after(ctx, p, act, outcome{result: done, err: err, took: time.Since(began), announced: announced || act.verb == verbEnsure && failing}) // an event has said that it failed
 	return err
 }
 
 // announces reports whether something changes for a Service that is ensured or loses its load balancer: it is not merely looked at
 // again, and this is not the same attempt again.
-func announces(p *pass, act action, last attempt) bool {
+func announces(p *pass, act action, repeats, failing bool) bool {
 	if act.verb == verbRemove {
-		return !last.failing()
+		return !repeats
 	}
 	refreshes := p.seen.made == nil && len(act.service.Status.LoadBalancer.Ingress) > 0
-	return act.verb == verbEnsure && !refreshes && !p.known.failing()
+	return act.verb == verbEnsure && !refreshes && !failing
 }
 
-// rank is behind whom a write waits: users wait for no refresh, and no Service waits for another one that fails.
+// rank is behind whom a write waits: users wait for no refresh, and no Service waits for another one whose last write failed. One that has been changed
+// is another matter. Until this process has tried, the condition says how the process before it fared.
 func rank(p *pass, act action, last attempt) int {
+	known, failed := &p.known, writeFailures[last.reason]
 	switch {
-	case failedLast(p, act, last):
+	case act.onlyTargets:
+		failed = writeFailures[known.retarget.reason] || known.made.lastEnsured == nil && known.made.targets == nil
+	case last.err == nil && known.made == nil && p.service != nil && act.service.UID == p.service.UID && !known.failing():
+		condition := conditionOf(p.service)
+		failed = condition != nil && condition.Status == metav1.ConditionFalse && writeFailures[condition.Reason]
+	}
+	switch {
+	case failed:
 		return rankFailed
 	case p.priority == priorityRefresh:
 		return rankRefresh
 	default:
 		return rankNormal
 	}
-}
-
-// failedLast reports whether the last write for a Service failed, as far as that says anything of the next one: a Service that
-// has been changed is another matter. Until this process has tried, the condition says how the process before it fared.
-func failedLast(p *pass, act action, last attempt) bool {
-	known := &p.known
-	switch {
-	case act.onlyTargets:
-		return isWriteFailure(known.retarget.reason) || known.made.lastEnsured == nil && known.made.targets == nil
-	case last.failing():
-		return isWriteFailure(last.reason)
-	case known.failing() || known.made != nil || p.service == nil || act.service.UID != p.service.UID:
-		return false
-	}
-	condition := conditionOf(p.service)
-	return condition != nil && condition.Status == metav1.ConditionFalse && isWriteFailure(condition.Reason)
 }
 
 // finish draws the consequences of a pass.
@@ -488,7 +487,7 @@ func (r *reconciler) finish(ctx context.Context, p *pass, err error) reconcile.R
 // repeat makes another pass over a Service that changed under our hands, soon and silently. If that repeats, the writes do not
 // come too late but are refused, and that is a failure of the Service.
 func (r *reconciler) repeat(ctx context.Context, p *pass, err error) reconcile.Result {
-	p.last.inputs, p.known.ownWrite = p.want.inputs, nil
+	p.last.inputs, p.last.err, p.known.ownWrite = p.want.inputs, err, nil
 	p.last.conflicts++
 	p.known.keep(p.want.intent, p.last)
 	if p.last.conflicts > kit.MaxConflicts {

@@ -105,18 +105,20 @@ func digestOf(of any) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
-// digest returns the digest of what a load balancer is made from, without annotations that a manager writes itself.
-func (i inputs) digest() string {
-	annotations := map[string]string{}
-	for key, value := range i.annotations {
-		if !strings.HasPrefix(key, ownAnnotations) {
-			annotations[key] = value
-		}
+// digestOfInputs returns the digest of what a load balancer is made from, without annotations that a manager writes itself.
+func digestOfInputs(service *corev1.Service) string {
+	own := maps.Clone(service.Annotations)
+	maps.DeleteFunc(own, func(key, _ string) bool { return strings.HasPrefix(key, ownAnnotations) })
+	if own == nil {
+		own = map[string]string{}
 	}
-	return digestOf([]any{
-		i.uid, annotations, i.class, i.ports, i.sourceRanges, i.sessionAffinity, i.sessionAffinityConfig, i.loadBalancerIP, i.externalIPs,
-		i.externalTrafficPolicy, i.healthCheckNodePort, i.ipFamilies,
-	})
+	copied := *service
+	copied.Annotations = own
+	values := make([]any, len(followed))
+	for i, field := range followed {
+		values[i] = field.of(&copied)
+	}
+	return digestOf(values)
 }
 
 // sum returns the digest of the members of a set.
@@ -135,7 +137,7 @@ func recordOf(all map[types.NamespacedName]state, targets *targetSet, origin str
 		known, made := all[key], all[key].made
 		if len(content.Services) < recordLimit && made != nil && made.settled() && !known.failing() && len(known.drift) == 0 &&
 			len(known.predecessors) == 0 && calls[made.service.UID] == 0 && maps.Equal(made.targets, targets.members) {
-			content.Services[made.service.UID] = made.inputs.digest()
+			content.Services[made.service.UID] = digestOfInputs(made.inputs)
 		}
 	}
 	return content
@@ -153,7 +155,7 @@ func (c recordContent) agrees(service *corev1.Service, targets *targetSet, origi
 		return false
 	}
 	recorded, found := c.Services[service.UID]
-	return found && recorded != "" && recorded == inputsOf(service).digest() && c.Origin == origin && c.Targets == targets.sum()
+	return found && recorded != "" && recorded == digestOfInputs(service) && c.Origin == origin && c.Targets == targets.sum()
 }
 
 // adoptable returns what the leader before has made for a Service, if the record and the cloud's list agree with the Service; otherwise nil.
@@ -169,7 +171,7 @@ func (r *leaderRecord) adoptable(ctx context.Context, service *corev1.Service, t
 		return nil, nil
 	}
 	adopted := &made{
-		service: service, inputs: inputsOf(service), ensured: true, lastEnsured: service, targets: targets.members,
+		service: service, inputs: service, ensured: true, lastEnsured: service, targets: targets.members,
 		status: service.Status.LoadBalancer.DeepCopy(),
 	}
 	if r.list == nil {

@@ -352,19 +352,22 @@ func (s *state) attempt(intent intent) *attempt {
 // retargetFailed says that the targets could not be changed while their Service waits.
 func (s *state) retargetFailed(targets *targetSet, err error, pauses backoff, now time.Time) {
 	s.tries++
-	s.retarget.inputs.uid = s.made.service.UID
+	s.retarget.inputs = s.made.service
 	s.retarget = s.retarget.next(err, pauses, now)
 	s.retarget.targets, s.retarget.tried = targets.members, s.tries
 }
 
 // failing reports whether the last pass over the Service failed.
-func (s *state) failing() bool { return s.ensure.failing() || s.remove.failing() }
+func (s *state) failing() bool { return s.ensure.err != nil || s.remove.err != nil }
 
 // continued returns the failed passes that a pass for an intent and inputs continues: it does the same. Once it is something else, it is worth trying
 // at once.
 func (s *state) continued(want desired) attempt {
-	last := *s.attempt(want.intent)
-	if !last.failing() || len(want.inputs.changes(last.inputs)) > 0 {
+	last := s.ensure
+	if want.intent == withdraw {
+		last = s.remove
+	}
+	if last.err == nil || len(changes(last.inputs, want.inputs)) > 0 {
 		return attempt{}
 	}
 	return last
@@ -406,8 +409,8 @@ func (s *state) compared(differ []string, repair bool, now time.Time) (news bool
 // again.
 type attempt struct {
 	kit.Row
-	// inputs are what of the Service was tried.
-	inputs inputs
+	// inputs is the Service that was tried; nil: it is gone.
+	inputs *corev1.Service
 	// since is when the first failed, and all how many did.
 	since time.Time
 	all   int
@@ -415,7 +418,7 @@ type attempt struct {
 	conflicts int
 	// absent is how many deletions in a row failed though there was no load balancer to be seen.
 	absent int
-	// reason and err are the last ones. EventAt is when an event last reported the reason, and news says that one is due.
+	// reason and err are the last ones; err is nil if the row is none. EventAt is when an event last reported the reason, and news says that one is due.
 	reason  string
 	err     error
 	eventAt time.Time
@@ -425,8 +428,6 @@ type attempt struct {
 	// targets, as made.targets, are the ones that wait for their next try; others are due at once, as in the reference. Nil: all wait.
 	targets map[string]string
 }
-
-func (a *attempt) failing() bool { return a.all+a.conflicts > 0 }
 
 // next returns the row with one more failure. An event is due the first time, when the reason changes, and every kit.EventInterval.
 func (a attempt) next(err error, pauses backoff, now time.Time) attempt {
@@ -441,7 +442,11 @@ func (a attempt) next(err error, pauses backoff, now time.Time) attempt {
 	if a.absent++; !errors.Is(err, errAbsent) {
 		a.absent = 0
 	}
-	a.Until = now.Add(pauses.after(a.Count, err, string(a.inputs.uid)))
+	of := types.UID("")
+	if a.inputs != nil {
+		of = a.inputs.UID
+	}
+	a.Until = now.Add(pauses.after(a.Count, err, string(of)))
 	var retry *cloudproviderapi.RetryError
 	if !errors.As(err, &retry) { // a fixed delay does not count toward one that grows
 		a.Count++
