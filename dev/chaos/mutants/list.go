@@ -84,7 +84,7 @@ var ofServices = []Mutant{
 	{
 		Name: "ignores-ports", What: "a change of the Service is no reason to change its load balancer", Schedule: changes,
 		File: "internal/controller/service/plan.go",
-		Old:  "return want.inputs.changes(seen.made.inputs)", New: "return nil",
+		Old:  "return changes(seen.made.inputs, want.inputs)", New: "return nil",
 	},
 	{
 		Name: "ignores-exclusion", What: "a node is excluded by the former name of the label only", Schedule: changes,
@@ -104,7 +104,7 @@ var ofServices = []Mutant{
 	{
 		Name: "no-retry-of-services", What: "a Service that failed is not tried again", Schedule: refusals,
 		File: "internal/controller/service/reconcile.go",
-		Old:  "\tr.showFailure(ctx, p, reason, err)\n\treturn delay\n", New: "\tr.showFailure(ctx, p, reason, err)\n\treturn delay + 24*time.Hour\n",
+		Old:  "\t\tr.showFailure(ctx, p, p.last.reason, err)\n\t}\n\treturn delay\n", New: "\t\tr.showFailure(ctx, p, p.last.reason, err)\n\t}\n\treturn delay + 24*time.Hour\n",
 	},
 }
 

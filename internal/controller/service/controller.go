@@ -237,7 +237,7 @@ func byName(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.St
 
 // retarget queues the load balancers that do not have the desired targets.
 func (c *Controller) retarget(ctx context.Context) {
-	settled, _, err := c.targets.sets(ctx)
+	settled, _, err := c.targets.sets(ctx, nil)
 	if err != nil {
 		return // the next time that they settle
 	}

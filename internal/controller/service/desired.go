@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,8 +35,11 @@ type Classes struct {
 	Default bool
 }
 
-// handles reports whether a Service of type LoadBalancer is ours.
+// handles reports whether a Service is of type LoadBalancer and ours.
 func (c Classes) handles(service *corev1.Service) bool {
+	if service.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		return false
+	}
 	if class := service.Spec.LoadBalancerClass; class != nil {
 		return slices.Contains(c.Names, *class)
 	}
@@ -65,7 +67,7 @@ func intentFor(service *corev1.Service, classes Classes, known bool) intent {
 		return withdraw
 	case service == nil:
 		return leave
-	case wantsBalancer(service) && service.DeletionTimestamp.IsZero() && classes.handles(service):
+	case service.DeletionTimestamp.IsZero() && classes.handles(service):
 		return provide
 	case known:
 		return withdraw
@@ -91,7 +93,7 @@ func takenOn(service *corev1.Service, classes Classes) bool {
 // ofOurClass reports whether a Service is of a class that is ours. One that has changed its type has lost its class with it, and is
 // taken for one that had none.
 func ofOurClass(service *corev1.Service, classes Classes) bool {
-	return wantsBalancer(service) && classes.handles(service) || !wantsBalancer(service) && classes.Default
+	return classes.handles(service) || !wantsBalancer(service) && classes.Default
 }
 
 func wantsBalancer(service *corev1.Service) bool {
@@ -118,19 +120,6 @@ var followed = []struct {
 	{"spec.externalTrafficPolicy", func(s *corev1.Service) any { return s.Spec.ExternalTrafficPolicy }},
 	{"spec.healthCheckNodePort", func(s *corev1.Service) any { return s.Spec.HealthCheckNodePort }},
 	{"spec.ipFamilies", func(s *corev1.Service) any { return s.Spec.IPFamilies }},
-}
-
-// changes names what of a Service differs from before, as far as its load balancer follows it. None: nothing does. Nil is one that is gone.
-func changes(before, after *corev1.Service) (changed []string) {
-	if before == after {
-		return nil
-	}
-	for _, field := range followed {
-		if before == nil || after == nil || !equality.Semantic.DeepEqual(field.of(before), field.of(after)) { // to which nil and empty are the same
-			changed = append(changed, field.path)
-		}
-	}
-	return changed
 }
 
 // targetRole is what a node is to load balancers.
@@ -266,22 +255,6 @@ func targetsOf(nodes []*corev1.Node) *targetSet {
 	return set
 }
 
-// among returns the members as all nodes show them, in the set's order. One that is gone, or whose name another node has, is as it was last known: a
-// call gets what is remembered of it as written.
-func (t *targetSet) among(all []corev1.Node) []*corev1.Node {
-	found := make(map[string]*corev1.Node, len(all))
-	for i := range all {
-		found[all[i].Name] = &all[i]
-	}
-	nodes := make([]*corev1.Node, len(t.nodes))
-	for i, member := range t.nodes {
-		if nodes[i] = found[member.name]; nodes[i] == nil || nodes[i].UID != member.uid {
-			nodes[i] = member.node()
-		}
-	}
-	return nodes
-}
-
 // withLabels returns the set with the labels of nodes as a part of their identities.
 func (t *targetSet) withLabels() *targetSet {
 	labelled := *t
@@ -290,17 +263,6 @@ func (t *targetSet) withLabels() *targetSet {
 		labelled.members[node.name] = t.members[node.name] + " " + labels.FormatLabels(node.labels)
 	}
 	return &labelled
-}
-
-// selectsNodes reports whether an annotation of a Service has the plugin select its targets by labels of nodes. Plugins have names of their own
-// for it, such as loadbalancer.openstack.org/node-selector and service.beta.kubernetes.io/aws-load-balancer-target-node-labels.
-func selectsNodes(service *corev1.Service) bool {
-	for key := range service.Annotations {
-		if strings.HasSuffix(key, "node-selector") || strings.HasSuffix(key, "node-labels") {
-			return true
-		}
-	}
-	return false
 }
 
 // targetChange is by which nodes a set differs from one that was written.

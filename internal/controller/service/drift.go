@@ -167,7 +167,7 @@ func (d *driftCheck) checkAll(ctx context.Context) error {
 
 // compareAll compares the load balancers that were comparable at a given time with a list, and notes the ones that it lacks.
 func (d *driftCheck) compareAll(ctx context.Context, at time.Time, listed *listing) error {
-	settled, _, err := d.targets.sets(ctx)
+	settled, _, err := d.targets.sets(ctx, nil)
 	if err != nil {
 		return err
 	}

@@ -123,7 +123,8 @@ func (e *events) published(act action) {
 // changesStatus reports whether a Service is to show something else after it was ensured.
 func changesStatus(p *pass, act action, done result) bool {
 	made := &made{status: done.status, targets: p.want.latest.members, unpublished: !done.echo}
-	return !publicationFor(act.service, made, time.Now()).equal(publishedBy(act.service))
+	shown := publishedBy(act.service)
+	return !publicationFor(shown, made, time.Now()).equal(shown)
 }
 
 func (e *events) afterRetarget(ctx context.Context, p *pass, act action, done outcome) {

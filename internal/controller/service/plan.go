@@ -296,7 +296,7 @@ func planProtect(seen observed, now time.Time) []action {
 	if hasFinalizer(seen.service) {
 		return nil
 	}
-	announced := publication{ingress: seen.service.Status.LoadBalancer.Ingress, ready: conditionOf(seen.service)}
+	announced := publishedBy(seen.service)
 	if announced.ready == nil {
 		announced.ready = transition(nil, metav1.ConditionFalse, ReasonEnsuring, "The load balancer is being created", now)
 	}
@@ -312,7 +312,8 @@ func planProvide(want desired, seen observed, now time.Time) []action {
 	if !seen.made.serves(want) && seen.made.status != nil {
 		return append(plan, retargetFor(want, seen, now))
 	}
-	if next := publicationFor(seen.service, seen.made, now); len(plan) == 0 && !next.equal(publishedBy(seen.service)) {
+	shown := publishedBy(seen.service)
+	if next := publicationFor(shown, seen.made, now); len(plan) == 0 && !next.equal(shown) {
 		plan = append(plan, action{verb: verbPublish, service: seen.service, publish: next})
 	}
 	return plan
@@ -385,6 +386,19 @@ func reasonsToEnsure(want desired, seen observed) []string {
 	}
 }
 
+// changes names what of a Service differs from before, as far as its load balancer follows it. None: nothing does. Nil is one that is gone.
+func changes(before, after *corev1.Service) (changed []string) {
+	if before == after {
+		return nil
+	}
+	for _, field := range followed {
+		if before == nil || after == nil || !equality.Semantic.DeepEqual(field.of(before), field.of(after)) { // to which nil and empty are the same
+			changed = append(changed, field.path)
+		}
+	}
+	return changed
+}
+
 // planWithdraw deletes the load balancer before it lets go of the Service.
 func planWithdraw(seen observed) []action {
 	var plan []action
@@ -408,14 +422,13 @@ func reasonsToWithdraw(service *corev1.Service) []string {
 	}
 }
 
-// publicationFor is what a Service shows of a load balancer that was ensured.
-func publicationFor(service *corev1.Service, made *made, now time.Time) publication {
-	current := conditionOf(service)
+// publicationFor is what a Service that shows something is to show of a load balancer that was ensured.
+func publicationFor(shown publication, made *made, now time.Time) publication {
 	if made.status == nil {
-		return publication{service.Status.LoadBalancer.Ingress, transition(current, metav1.ConditionUnknown, ReasonImplementedElsewhere,
+		return publication{shown.ingress, transition(shown.ready, metav1.ConditionUnknown, ReasonImplementedElsewhere,
 			"The cloud provider leaves this Service to another controller", now)}
 	}
-	ingress := service.Status.LoadBalancer.Ingress
+	ingress := shown.ingress
 	if made.unpublished {
 		ingress = normalized(made.status.Ingress)
 	}
@@ -433,7 +446,7 @@ func publicationFor(service *corev1.Service, made *made, now time.Time) publicat
 		status, reason = metav1.ConditionFalse, ReasonNoTargets
 		message = noTargets
 	}
-	return publication{ingress, transition(current, status, reason, message, now)}
+	return publication{ingress, transition(shown.ready, status, reason, message, now)}
 }
 
 // sameIngress compares addresses as the API server would show them.

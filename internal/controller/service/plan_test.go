@@ -198,7 +198,7 @@ func TestPublication(t *testing.T) {
 		"elsewhere":                 {elsewhere, nil, "Unknown", ReasonImplementedElsewhere},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := publicationFor(service, test.made, noon)
+			got := publicationFor(publishedBy(service), test.made, noon)
 			if diff := cmp.Diff(test.ingress, got.ingress, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("ingress (-want +got):\n%s", diff)
 			}

@@ -372,7 +372,7 @@ func (r *reconciler) follow(ctx context.Context, p *pass) (next time.Duration, w
 func (r *reconciler) look(ctx context.Context, p *pass) (err error) {
 	p.want.awaits = len(p.known.predecessors) > 0 && !r.tellsApart
 	if p.want.intent == provide {
-		if p.want.settled, p.want.latest, err = r.targets.setsOf(ctx, p.service); err != nil {
+		if p.want.settled, p.want.latest, err = r.targets.sets(ctx, p.service); err != nil {
 			return err
 		}
 		p.want.byDifference = r.applier.change != nil

@@ -107,9 +107,18 @@ func (t *targets) selecting() bool {
 	return t.selects
 }
 
-// byLabels reports whether the plugin selects the targets of a Service by labels of nodes.
+// byLabels reports whether the plugin selects the targets of a Service by labels of nodes: always, or because an annotation says so. Plugins have names
+// of their own for it, such as loadbalancer.openstack.org/node-selector and service.beta.kubernetes.io/aws-load-balancer-target-node-labels.
 func (t *targets) byLabels(service *corev1.Service) bool {
-	return t.labels != nil && t.labels() || service != nil && selectsNodes(service)
+	if t.labels != nil && t.labels() {
+		return true
+	}
+	for key := range service.Annotations {
+		if strings.HasSuffix(key, "node-selector") || strings.HasSuffix(key, "node-labels") {
+			return true
+		}
+	}
+	return false
 }
 
 // of returns a set for a Service: where the plugin selects nodes by their labels, these are part of a node's identity.
@@ -120,25 +129,16 @@ func (t *targets) of(service *corev1.Service, set *targetSet) *targetSet {
 	return set
 }
 
-// setsOf returns the sets for a Service, as sets does.
-func (t *targets) setsOf(ctx context.Context, service *corev1.Service) (settled, latest *targetSet, err error) {
-	byLabels := t.byLabels(service)
-	if byLabels {
-		t.mu.Lock()
-		if !t.selects {
-			t.selects = true
-			t.generation++ // labels that changed before did not matter
-		}
-		t.mu.Unlock()
+// sets returns the settled set and the latest one for a Service; nil: without labels. The first set is settled at once: there is no other that load
+// balancers could have.
+func (t *targets) sets(ctx context.Context, service *corev1.Service) (settled, latest *targetSet, err error) {
+	byLabels := service != nil && t.byLabels(service)
+	t.mu.Lock()
+	if byLabels && !t.selects {
+		t.selects = true
+		t.generation++ // labels that changed before did not matter
 	}
-	if settled, latest, err = t.sets(ctx); err != nil || !byLabels {
-		return settled, latest, err
-	}
-	return settled.labelled(), latest.labelled(), nil
-}
-
-// sets returns the settled set and the latest one. The first set is settled at once: there is no other that load balancers could have.
-func (t *targets) sets(ctx context.Context) (settled, latest *targetSet, err error) {
+	t.mu.Unlock()
 	if latest, err = t.latest(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -146,6 +146,9 @@ func (t *targets) sets(ctx context.Context) (settled, latest *targetSet, err err
 	defer t.mu.Unlock()
 	if t.settled == nil {
 		t.settled = latest
+	}
+	if byLabels {
+		return t.settled.labelled(), latest.labelled(), nil
 	}
 	return t.settled, latest, nil
 }
@@ -183,7 +186,8 @@ func (t *targets) all(ctx context.Context) ([]corev1.Node, error) {
 	return list.Items, nil
 }
 
-// nodesOf returns the nodes of a set for a call, as they are now or were for an earlier call.
+// nodesOf returns the nodes of a set for a call, in its order, as they are now or were for an earlier call. One that is gone, or whose name another node
+// has, is as it was last known: a call gets what is remembered of it as written.
 func (t *targets) nodesOf(ctx context.Context, set *targetSet) ([]*corev1.Node, error) {
 	t.mu.Lock()
 	handed := t.handed.Value()
@@ -196,7 +200,16 @@ func (t *targets) nodesOf(ctx context.Context, set *targetSet) ([]*corev1.Node, 
 	if err != nil {
 		return nil, err
 	}
-	nodes := set.among(all)
+	found := make(map[string]*corev1.Node, len(all))
+	for i := range all {
+		found[all[i].Name] = &all[i]
+	}
+	nodes := make([]*corev1.Node, len(set.nodes))
+	for i, member := range set.nodes {
+		if nodes[i] = found[member.name]; nodes[i] == nil || nodes[i].UID != member.uid {
+			nodes[i] = member.node()
+		}
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.handed, t.handedOf = weak.Make(&nodes), set

@@ -113,7 +113,7 @@ func (l *Limiter) Acquire(key types.NamespacedName, in Lane, rank int, notice fu
 			delete(other.admitted, key)
 			other.waiting = append(other.waiting, w)
 			slices.SortFunc(other.waiting, func(a, b *waiter) int { return a.arrival - b.arrival })
-			l.admitNext(other)
+			l.admitNext()
 		}
 	}
 	return true
@@ -143,9 +143,7 @@ func (l *Limiter) Release(key types.NamespacedName) {
 	defer l.mu.Unlock()
 	l.writing[key].in.writing--
 	delete(l.writing, key)
-	for _, lane := range l.lanes {
-		l.admitNext(lane)
-	}
+	l.admitNext()
 }
 
 // End says that a pass has ended. It waits only where it has asked and found no place. A place that was reserved for it goes to the next waiter.
@@ -159,7 +157,7 @@ func (l *Limiter) End(key types.NamespacedName) {
 			w.asked = false // it was admitted while its pass wrote in the other lane
 		case w != nil:
 			delete(lane.admitted, key)
-			l.admitNext(lane)
+			l.admitNext()
 		case at >= 0 && lane.waiting[at].asked:
 			lane.waiting[at].asked = false
 		case at >= 0:
@@ -169,16 +167,18 @@ func (l *Limiter) End(key types.NamespacedName) {
 }
 
 // admitNext reserves the places that are free, and queues those whose they are. The lock is held.
-func (l *Limiter) admitNext(in *lane) {
-	for len(in.waiting) > 0 && in.free() > 0 {
-		at := l.next(in)
-		if at < 0 {
-			return
+func (l *Limiter) admitNext() {
+	for _, lane := range l.lanes {
+		for len(lane.waiting) > 0 && lane.free() > 0 {
+			at := l.next(lane)
+			if at < 0 {
+				break
+			}
+			lane.admissions++
+			next := lane.remove(at)
+			lane.admitted[next.key] = next
+			l.queue(next.key)
 		}
-		in.admissions++
-		next := in.remove(at)
-		in.admitted[next.key] = next
-		l.queue(next.key)
 	}
 }
 
