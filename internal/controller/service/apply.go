@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
 	"github.com/mooring-ccm/mooring/internal/dryrun"
@@ -49,7 +48,7 @@ type result struct {
 // call carries out an action that calls the plugin. Its errors have the types by which reasonOf names them.
 func (a *applier) call(ctx context.Context, act action, nodes []*corev1.Node) (result, error) {
 	ctx = provider.WithClusterUID(ctx, a.clusterUID(ctx))
-	ctx = dryrun.Because(cloud.WithPriority(ctx, urgency(act)), strings.Join(act.why, ", "))
+	ctx = dryrun.Because(ctx, strings.Join(act.why, ", "))
 	if act.refresh {
 		ctx = dryrun.Refreshing(ctx)
 	}
@@ -62,18 +61,6 @@ func (a *applier) call(ctx context.Context, act action, nodes []*corev1.Node) (r
 		return result{}, a.remove(ctx, act.service)
 	default:
 		return result{}, fmt.Errorf("no plugin is called to %s a Service", act.verb)
-	}
-}
-
-// urgency orders the calls of an action among all that wait for the cloud.
-func urgency(act action) cloud.Priority {
-	switch {
-	case act.verb == verbRemove:
-		return cloud.PriorityDeletion
-	case act.verb == verbEnsure && len(act.service.Status.LoadBalancer.Ingress) == 0:
-		return cloud.PriorityNewObject
-	default:
-		return cloud.PriorityUpdate
 	}
 }
 

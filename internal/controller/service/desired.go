@@ -78,6 +78,12 @@ func intentFor(service *corev1.Service, classes Classes, known bool) intent {
 	}
 }
 
+// follow makes this what is desired of a Service as it is now. The row is of this very one.
+func (d *desired) follow(service *corev1.Service, row *state, classes Classes) {
+	known := row.made != nil || service != nil && row.removed == service.UID
+	d.intent, d.inputs = intentFor(service, classes, known), service
+}
+
 // needsCleanup reports whether a Service that has the finalizer must lose its load balancer.
 func needsCleanup(service *corev1.Service) bool {
 	return !service.DeletionTimestamp.IsZero() || !wantsBalancer(service)
@@ -333,22 +339,6 @@ func (t *targetSet) loses(next *targetSet) bool {
 // same reports whether each load balancer that is served by one of the sets is served by the other.
 func (t *targetSet) same(other *targetSet) bool {
 	return maps.Equal(t.members, other.members) && maps.Equal(t.leaving, other.leaving)
-}
-
-// servedBy reports whether a load balancer with the written targets, identities by name, needs no change: no member is
-// missing, and nothing else is in it but nodes that are leaving.
-func (t *targetSet) servedBy(written map[string]string) bool {
-	for name, identity := range t.members {
-		if has, found := written[name]; !found || has != identity {
-			return false
-		}
-	}
-	for name := range written {
-		if _, isMember := t.members[name]; !isMember && !t.leaving[name] {
-			return false
-		}
-	}
-	return true
 }
 
 // listedAs is servedBy for a load balancer as the cloud lists it, which knows names only. It returns what is missing and what

@@ -69,13 +69,6 @@ type outcome struct {
 	announced bool
 }
 
-// faults says which annotations of ours have no effect: a mistyped one would be ignored silently.
-func (e *events) faults(service *corev1.Service) {
-	if faults := names.AnnotationFaults("Service", service.Annotations); len(faults) > 0 {
-		e.waits.Record(e.recorder, service, corev1.EventTypeWarning, EventInvalidAnnotation, strings.Join(faults, "; "))
-	}
-}
-
 // before announces a call that changes something for the Service.
 func (e *events) before(ctx context.Context, p *pass, act action) {
 	switch act.verb {
@@ -113,10 +106,17 @@ func (e *events) after(ctx context.Context, p *pass, act action, done outcome) {
 	}
 }
 
-// published reports a write to the status of a Service.
-func (e *events) published(act action) {
-	if len(act.service.Status.LoadBalancer.Ingress) == 0 && len(act.publish.ingress) > 0 {
-		e.metrics.ready.Observe(time.Since(act.service.CreationTimestamp.Time).Seconds())
+// ended reports the end of a pass, and which annotations of ours have no effect: a mistyped one would be ignored silently.
+func (e *events) ended(p *pass) {
+	e.metrics.updated(p.key, time.Now())
+	if p.addressed {
+		e.metrics.ready.Observe(time.Since(p.service.CreationTimestamp.Time).Seconds())
+	}
+	if p.want.intent != provide {
+		return
+	}
+	if faults := names.AnnotationFaults("Service", p.service.Annotations); len(faults) > 0 {
+		e.waits.Record(e.recorder, p.service, corev1.EventTypeWarning, EventInvalidAnnotation, strings.Join(faults, "; "))
 	}
 }
 
@@ -146,19 +146,9 @@ func (e *events) afterRetarget(ctx context.Context, p *pass, act action, done ou
 	}
 }
 
-// noticeOf returns a function that sends a Service an event about why its write waits for others. It returns nil for background writes.
-func (e *events) noticeOf(p *pass, act action) func(message string) {
-	if p.priority < priorityChange {
-		return nil
-	}
-	return func(message string) {
-		e.waits.Record(e.recorder, act.service, corev1.EventTypeNormal, EventWaiting, message)
-	}
-}
-
-// waitsForCloud sends a Service an event about why its call is not let in.
-func (e *events) waitsForCloud(act action, reason string) {
-	e.waits.Record(e.recorder, act.service, corev1.EventTypeNormal, EventWaitingForCloud, fmt.Sprintf("Waiting to %s the load balancer: %s", act.verb, reason))
+// waiting sends a Service an event about why its write waits.
+func (e *events) waiting(act action, reason, message string) {
+	e.waits.Record(e.recorder, act.service, corev1.EventTypeNormal, reason, message)
 }
 
 // notFound reports a load balancer that the cloud does not find.

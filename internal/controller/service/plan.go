@@ -305,7 +305,10 @@ func planProtect(seen observed, now time.Time) []action {
 
 // planProvide puts the finalizer before everything that makes something in the cloud, and the status after it.
 func planProvide(want desired, seen observed, now time.Time) []action {
-	plan := planProtect(seen, now)
+	var plan []action
+	if !hasFinalizer(seen.service) {
+		plan = planProtect(seen, now)
+	}
 	if why := reasonsToEnsure(want, seen); len(why) > 0 {
 		return append(plan, action{verb: verbEnsure, service: seen.service, why: why, refresh: seen.made == nil || seen.made.lastEnsured == nil})
 	}
@@ -359,6 +362,22 @@ func (m *made) serves(want desired) bool {
 	return m.targets != nil && (want.settled.servedBy(m.targets) || want.latest.servedBy(m.targets))
 }
 
+// servedBy reports whether a load balancer with the written targets, identities by name, needs no change: no member is
+// missing, and nothing else is in it but nodes that are leaving.
+func (t *targetSet) servedBy(written map[string]string) bool {
+	for name, identity := range t.members {
+		if has, found := written[name]; !found || has != identity {
+			return false
+		}
+	}
+	for name := range written {
+		if _, isMember := t.members[name]; !isMember && !t.leaving[name] {
+			return false
+		}
+	}
+	return true
+}
+
 // differenceFor returns by what the targets of a load balancer are changed; nil: by all of them.
 func differenceFor(want desired, made *made, now time.Time) *targetChange {
 	if !want.byDifference || made.writtenTargets == nil || now.Sub(made.wholeAt) >= rarely {
@@ -367,9 +386,9 @@ func differenceFor(want desired, made *made, now time.Time) *targetChange {
 	return want.latest.changeFrom(made.writtenTargets)
 }
 
-// publishedBy is what a Service shows.
+// publishedBy is what a Service shows, as the API server would.
 func publishedBy(service *corev1.Service) publication {
-	return publication{service.Status.LoadBalancer.Ingress, conditionOf(service)}
+	return publication{normalized(service.Status.LoadBalancer.Ingress), meta.FindStatusCondition(service.Status.Conditions, ConditionReady)}
 }
 
 // reasonsToEnsure says why the plugin has to look at the whole load balancer. None: it need not.
@@ -456,7 +475,7 @@ func sameIngress(a, b []corev1.LoadBalancerIngress) bool {
 
 // equal compares what a Service would show, whenever it began to.
 func (p publication) equal(other publication) bool {
-	return sameIngress(p.ingress, other.ingress) && sameCondition(p.ready, other.ready)
+	return equality.Semantic.DeepEqual(p.ingress, other.ingress) && sameCondition(p.ready, other.ready)
 }
 
 func sameCondition(a, b *metav1.Condition) bool {

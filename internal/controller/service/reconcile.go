@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -81,6 +82,8 @@ type pass struct {
 	seen observed
 	// priority is where in the queue the pass belongs if it is made again.
 	priority int
+	// addressed says that the Service shows its first address.
+	addressed bool
 	// waits says that it waits for a place for the Service, and not only for its targets.
 	waits bool
 }
@@ -88,12 +91,12 @@ type pass struct {
 // Reconcile makes one pass over the Service of a name. It only returns an error that has to do with neither the Service nor the
 // cloud; all others are reported on the Service, and retried, see finish.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	p := &pass{key: request.NamespacedName, known: r.states.take(request.NamespacedName)}
-	defer func() { r.states.end(p.key, p.known, p.service) }()
-	defer r.limiter.End(p.key)
-	if err := r.begin(ctx, p); err != nil {
+	defer r.limiter.End(request.NamespacedName)
+	p, err := r.begin(ctx, request.NamespacedName)
+	if err != nil {
 		return reconcile.Result{}, err
 	}
+	defer func() { r.states.end(p.key, p.known, p.service) }()
 	if len(p.known.predecessors) > 0 {
 		return r.serveAll(ctx, p), nil
 	}
@@ -135,9 +138,6 @@ func (r *reconciler) serve(ctx context.Context, p *pass) (result reconcile.Resul
 	var wait time.Duration
 	if p.last.err != nil {
 		wait = time.Until(p.last.Until)
-	}
-	if p.want.intent == provide {
-		r.events.faults(p.service)
 	}
 	if p.want.intent == withdraw && p.last.err == nil {
 		if ours, err := r.hasMade(ctx, p); !ours {
@@ -235,10 +235,10 @@ func priorityFor(p *pass, act action) int {
 	switch {
 	case act.verb == verbRemove:
 		return priorityRemove
-	case len(act.service.Status.LoadBalancer.Ingress) == 0:
-		return priorityNew
 	case act.verb == verbRetarget:
 		return priorityRetarget
+	case len(act.service.Status.LoadBalancer.Ingress) == 0:
+		return priorityNew
 	case p.seen.made == nil:
 		return priorityRefresh
 	case len(p.seen.drift) > 0:
@@ -248,20 +248,32 @@ func priorityFor(p *pass, act action) int {
 	}
 }
 
+// urgency orders the calls of actions among all that wait for the cloud.
+func urgency(priority int) cloud.Priority {
+	switch priority {
+	case priorityRemove:
+		return cloud.PriorityDeletion
+	case priorityNew:
+		return cloud.PriorityNewObject
+	default:
+		return cloud.PriorityUpdate
+	}
+}
+
 // again repeats a pass after a while, with its own priority instead of the priority of an admitted pass.
 func (p *pass) again(after time.Duration) reconcile.Result {
 	return reconcile.Result{RequeueAfter: after, Priority: &p.priority}
 }
 
-// begin collects what is known.
-func (r *reconciler) begin(ctx context.Context, p *pass) error {
+// begin takes the row of a Service, and collects what is known.
+func (r *reconciler) begin(ctx context.Context, key types.NamespacedName) (*pass, error) {
 	service := &corev1.Service{}
-	if err := r.reader.Get(ctx, p.key, service); apierrors.IsNotFound(err) {
+	if err := r.reader.Get(ctx, key, service); apierrors.IsNotFound(err) {
 		service = nil
 	} else if err != nil {
-		return fmt.Errorf("reading service %s: %w", p.key, err)
+		return nil, fmt.Errorf("reading service %s: %w", key, err)
 	}
-	p.service = service
+	p := &pass{key: key, known: r.states.take(key), service: service}
 	if p.known.ownWrite != nil {
 		if p.service = p.known.newest(service); p.service == service { // the cache has caught up with our own writes
 			p.known.ownWrite = nil
@@ -270,18 +282,10 @@ func (r *reconciler) begin(ctx context.Context, p *pass) error {
 	if p.service != nil && p.known.made != nil && p.known.made.service.UID != p.service.UID {
 		p.known.nameReused()
 	}
-	r.decide(p)
-	if p.known.failing() {
-		p.last = p.known.continued(p.want)
-	}
+	p.want.follow(p.service, &p.known, r.classes)
+	p.last = p.known.continued(p.want)
 	p.priority = queuePriority(p.service, p.want.intent, p.known)
-	return nil
-}
-
-// decide says what shall become of the Service as it is now, which is the one for which something was made.
-func (r *reconciler) decide(p *pass) {
-	known := p.known.made != nil || p.service != nil && p.known.removed == p.service.UID
-	p.want.intent, p.want.inputs = intentFor(p.service, r.classes, known), p.service
+	return p, nil
 }
 
 // run plans and applies until there is nothing left to do: again after each call of the plugin, since what it returned is known only then.
@@ -300,7 +304,7 @@ func (r *reconciler) run(ctx context.Context, p *pass) error {
 		case !called:
 			return nil
 		}
-		r.decide(p)
+		p.want.follow(p.service, &p.known, r.classes)
 	}
 	return errTooManyRounds
 }
@@ -319,9 +323,7 @@ func (r *reconciler) carryOut(ctx context.Context, p *pass, plan []action) (call
 			if written, err = r.applier.write(ctx, act); err == nil {
 				p.known.wrote(act, written, time.Now())
 				p.service = written
-				if act.verb == verbPublish {
-					r.events.published(act)
-				}
+				p.addressed = p.addressed || act.verb == verbPublish && len(act.service.Status.LoadBalancer.Ingress) == 0 && len(act.publish.ingress) > 0
 			}
 		}
 		if err != nil {
@@ -390,11 +392,19 @@ func (r *reconciler) look(ctx context.Context, p *pass) (err error) {
 // call carries out an action that calls the plugin, once the write limiter lets it. Last is how the same has failed before.
 func (r *reconciler) call(ctx context.Context, p *pass, act action, last attempt) error {
 	p.priority = priorityFor(p, act)
-	lane, notice := writelimit.Services, r.events.noticeOf(p, act)
+	rank, announced := rankOf(p, act, last), announces(p, act, last)
+	lane := writelimit.Services
 	if act.verb == verbRetarget {
 		lane = writelimit.Targets
 	}
-	if !r.limiter.Acquire(p.key, lane, rank(p, act, last), notice) {
+	waiting, notice := cloud.WithPriority(ctx, urgency(p.priority)), (func(string))(nil)
+	if p.priority >= priorityChange { // no event says that a background write waits
+		notice = func(message string) { r.events.waiting(act, EventWaiting, message) }
+		waiting = cloud.WithNotice(waiting, func(reason string) {
+			r.events.waiting(act, EventWaitingForCloud, fmt.Sprintf("Waiting to %s the load balancer: %s", act.verb, reason))
+		})
+	}
+	if !r.limiter.Acquire(p.key, lane, rank, notice) {
 		p.waits = p.waits || lane == writelimit.Services
 		return errWaiting
 	}
@@ -406,8 +416,6 @@ func (r *reconciler) call(ctx context.Context, p *pass, act action, last attempt
 			return err
 		}
 	}
-	failing := p.known.failing()
-	announced := announces(p, act, last.err != nil, failing)
 	if announced {
 		r.events.before(ctx, p, act)
 	}
@@ -417,10 +425,7 @@ func (r *reconciler) call(ctx context.Context, p *pass, act action, last attempt
 	}
 	r.states.store(p.key, p.known)
 	defer r.record.calling(ctx, act.service, p.want.latest)()
-	began, waiting := time.Now(), ctx
-	if notice != nil {
-		waiting = cloud.WithNotice(ctx, func(reason string) { r.events.waitsForCloud(act, reason) })
-	}
+	began := time.Now()
 	done, err := r.applier.call(waiting, act, nodes)
 	if errors.Is(err, errAbsent) && last.absent >= absenceTries-1 {
 		deletionIncomplete(ctx, r.events.recorder, act.service, err)
@@ -428,31 +433,31 @@ func (r *reconciler) call(ctx context.Context, p *pass, act action, last attempt
 	}
 	if ctx.Err() == nil || err == nil {
 		p.known.called(act, p.want, done, err, p.service, time.Now())
-		r.states.store(p.key, p.known)
 	}
-	r.events.after(ctx, p, act, outcome{result: done, err: err, took: time.Since(began), announced: announced || act.verb == verbEnsure && failing}) // an event has said that it failed
+	recovers := act.verb == verbEnsure && p.known.ensure.err != nil // an event has said that it failed
+	r.events.after(ctx, p, act, outcome{result: done, err: err, took: time.Since(began), announced: announced || recovers})
 	return err
 }
 
 // announces reports whether something changes for a Service that is ensured or loses its load balancer: it is not merely looked at
 // again, and this is not the same attempt again.
-func announces(p *pass, act action, repeats, failing bool) bool {
+func announces(p *pass, act action, last attempt) bool {
 	if act.verb == verbRemove {
-		return !repeats
+		return last.err == nil
 	}
 	refreshes := p.seen.made == nil && len(act.service.Status.LoadBalancer.Ingress) > 0
-	return act.verb == verbEnsure && !refreshes && !failing
+	return act.verb == verbEnsure && !refreshes && p.known.ensure.err == nil
 }
 
-// rank is behind whom a write waits: users wait for no refresh, and no Service waits for another one whose last write failed. One that has been changed
+// rankOf is behind whom a write waits: users wait for no refresh, and no Service waits for another one whose last write failed. One that has been changed
 // is another matter. Until this process has tried, the condition says how the process before it fared.
-func rank(p *pass, act action, last attempt) int {
+func rankOf(p *pass, act action, last attempt) int {
 	known, failed := &p.known, writeFailures[last.reason]
 	switch {
 	case act.onlyTargets:
 		failed = writeFailures[known.retarget.reason] || known.made.lastEnsured == nil && known.made.targets == nil
-	case last.err == nil && known.made == nil && p.service != nil && act.service.UID == p.service.UID && !known.failing():
-		condition := conditionOf(p.service)
+	case last.err == nil && known.made == nil && p.service != nil && act.service.UID == p.service.UID:
+		condition := meta.FindStatusCondition(p.service.Status.Conditions, ConditionReady)
 		failed = condition != nil && condition.Status == metav1.ConditionFalse && writeFailures[condition.Reason]
 	}
 	switch {
@@ -467,9 +472,9 @@ func rank(p *pass, act action, last attempt) int {
 
 // finish draws the consequences of a pass.
 func (r *reconciler) finish(ctx context.Context, p *pass, err error) reconcile.Result {
+	r.events.ended(p)
 	switch {
 	case err == nil:
-		r.metrics.updated(p.key, time.Now())
 		p.known.ensure, p.known.remove, p.known.retarget = attempt{}, attempt{}, attempt{}
 		r.record.note()
 		return reconcile.Result{}
@@ -499,7 +504,6 @@ func (r *reconciler) repeat(ctx context.Context, p *pass, err error) reconcile.R
 
 // failed counts, logs and remembers a failure, and sends an event. It returns the pause before the next try.
 func (r *reconciler) failed(ctx context.Context, p *pass, err error) time.Duration {
-	r.metrics.updated(p.key, time.Now())
 	p.known.failed(p.want, p.last, err, r.backoff, time.Now())
 	p.last = *p.known.attempt(p.want.intent)
 	delay := time.Until(p.last.Until)

@@ -154,11 +154,11 @@ func (s *scenario) pass(ctx context.Context) error {
 	if err := r.targets.settle(ctx); err != nil {
 		return err
 	}
-	p := &pass{key: scenarioKey, known: r.states.take(scenarioKey)}
-	defer func() { r.states.end(scenarioKey, p.known, p.service) }()
-	if err := r.begin(ctx, p); err != nil {
+	p, err := r.begin(ctx, scenarioKey)
+	if err != nil {
 		return err
 	}
+	defer func() { r.states.end(scenarioKey, p.known, p.service) }()
 	if wait := time.Until(p.last.Until); wait > 0 {
 		_, _ = fmt.Fprintf(&s.out, "the next try is due in %s\n", wait)
 		s.follow(ctx, p)
@@ -189,7 +189,7 @@ func (s *scenario) run(ctx context.Context, p *pass) error {
 		if _, err := s.reconciler.carryOut(ctx, p, plan); err != nil {
 			return err
 		}
-		s.reconciler.decide(p)
+		p.want.follow(p.service, &p.known, s.reconciler.classes)
 	}
 	return errTooManyRounds
 }
