@@ -63,6 +63,8 @@ const (
 	// NodesQuiet is for how long no other node must have changed before a pass over all nodes begins ahead of its time, so a rack that loses
 	// its power is one pass.
 	NodesQuiet = 500 * time.Millisecond
+	// Moment is how long changes that follow each other closely are gathered, and for how long nobody is told that something waits.
+	Moment = time.Second
 	// firstRetry is the first pause of the reference.
 	firstRetry = 5 * time.Millisecond
 	// retriesASecond and retriesAtOnce bound the retries of all objects together, as in the reference.

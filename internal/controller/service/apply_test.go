@@ -100,7 +100,7 @@ func TestReasonsAndPauses(t *testing.T) {
 		"plain, the fourth":      {plain, 3, ReasonCloudError, 40 * time.Second, false},
 		"plain, the hundredth":   {plain, 99, ReasonCloudError, 5 * time.Minute, false},
 		"at a pace of its own":   {fmt.Errorf("wrapped: %w", paced), 9, ReasonPending, 42 * time.Second, true},
-		"at no pace":             {cloudproviderapi.NewRetryError("x", 0), 0, ReasonPending, shortestRetry, true},
+		"at no pace":             {cloudproviderapi.NewRetryError("x", 0), 0, ReasonPending, kit.Moment, true},
 		"at a pace of days":      {cloudproviderapi.NewRetryError("x", 1000*time.Hour), 0, ReasonPending, 1000 * time.Hour, true},
 		"throttled":              {&provider.ThrottledError{Err: plain}, 0, ReasonThrottled, 5 * time.Second, true},
 		"throttled for a time":   {throttled, 0, ReasonThrottled, time.Minute, true},
@@ -151,7 +151,7 @@ func TestPausesAreSpread(t *testing.T) {
 // A Service that is to be cleaned up is looked at every 30 seconds at least.
 func TestCleaningUpIsTriedOftener(t *testing.T) {
 	b := backoff{first: 5 * time.Second, longest: 2 * time.Minute}
-	if ensure, remove := b.of(provide).after(9, errors.New("x"), ""), b.of(withdraw).after(9, errors.New("x"), ""); ensure != 2*time.Minute || remove != longestCleanup {
+	if ensure, remove := b.of(provide).after(9, errors.New("x"), ""), b.of(withdraw).after(9, errors.New("x"), ""); ensure != 2*time.Minute || remove != kit.WriteTimeout {
 		t.Errorf("pauses of %s for an Ensure and %s for a deletion", ensure, remove)
 	}
 }

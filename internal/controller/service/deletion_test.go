@@ -156,7 +156,7 @@ func TestADeletionThatLeavesParts(t *testing.T) {
 		"the cloud refuses": {func(int) error { return provider.Terminal(inUse) }, []time.Duration{5 * time.Second, 10 * time.Second}, true},
 		"it is throttled at last": {func(n int) error {
 			return map[int]error{1: inUse, 2: inUse, 3: provider.Throttled(0, inUse), 4: inUse}[n]
-		}, []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, longestCleanup}, false},
+		}, []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, kit.WriteTimeout}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
 // endingElsewhere is a Service that is being deleted and was taken on by a manager of this program, of a class that is not ours.
@@ -55,7 +57,7 @@ func TestServicesOfAnotherManagerKeepTheirFinalizer(t *testing.T) {
 		}
 
 		e.cloud.setChance(nil)
-		time.Sleep(2 * ownerPause)
+		time.Sleep(2 * kit.LongestRetry)
 		if e.service(keyOf(elsewhere)) == nil {
 			t.Error("a Service whose load balancer is not here was let go")
 		}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/names"
 )
 
@@ -51,10 +52,6 @@ const (
 	deniedMessage = "The cloud does not find the load balancer. Mooring makes it again after ten minutes of such answers, or at once when you change the Service"
 	noTargets     = "No node may be a target: a node must be initialized, ours, and not labeled " + corev1.LabelNodeExcludeBalancers
 )
-
-// repeatCondition is how often a message that changes while its reason stays is written again. Some clouds put the number of the
-// request into each of their messages.
-const repeatCondition = 5 * time.Minute
 
 // desired is what a Service shall have.
 type desired struct {
@@ -279,8 +276,9 @@ func planFailed(seen observed, now time.Time) []action {
 	}
 	current := conditionOf(seen.service)
 	next := transition(current, metav1.ConditionFalse, seen.failed.reason, seen.failed.message, now)
+	// A message that changes while its reason stays waits. Some clouds put the number of the request into each of their messages.
 	repeats := current != nil && current.Reason == next.Reason && current.Status == next.Status
-	if sameCondition(current, next) || repeats && now.Sub(seen.failed.shownAt) < repeatCondition {
+	if sameCondition(current, next) || repeats && now.Sub(seen.failed.shownAt) < kit.EventInterval {
 		return nil
 	}
 	return []action{{verb: verbPublish, service: seen.service, failed: true,

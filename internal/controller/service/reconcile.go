@@ -43,9 +43,6 @@ const (
 // maxRounds is how often a pass plans. The first round makes a load balancer, and the second publishes its address.
 const maxRounds = 5
 
-// ownerPause is the pause after which the cloud is asked again whether a Service has a load balancer here.
-const ownerPause = time.Minute
-
 // errWaiting ends a pass that has to wait for other writes to the cloud. It is made again when it is admitted.
 var errWaiting = errors.New("other writes to the cloud come first")
 
@@ -209,8 +206,8 @@ func (r *reconciler) hasMade(ctx context.Context, p *pass) (bool, error) {
 func (r *reconciler) leaveAlone(ctx context.Context, p *pass, err error) reconcile.Result {
 	log := logf.FromContext(ctx).WithValues("service", p.key.String())
 	if err != nil {
-		log.Error(err, "Could not find out whether the Service has a load balancer here; asking again", "retryAfter", ownerPause.String())
-		return p.again(ownerPause)
+		log.Error(err, "Could not find out whether the Service has a load balancer here; asking again", "retryAfter", kit.LongestRetry.String())
+		return p.again(kit.LongestRetry)
 	}
 	log.Info("Left a Service alone: it is of a class that is not served here, and has no load balancer here")
 	return reconcile.Result{}
@@ -481,7 +478,7 @@ func (r *reconciler) finish(ctx context.Context, p *pass, err error) reconcile.R
 	case ctx.Err() != nil:
 		return reconcile.Result{} // the process is stopping, which is not a failure
 	case errors.Is(err, errListing):
-		return p.again(shortestRetry)
+		return p.again(kit.Moment)
 	case errors.Is(err, errOutdated):
 		return r.repeat(ctx, p, err)
 	default:

@@ -27,14 +27,8 @@ const (
 	AnnotationRecord = "mooring.dev/load-balancers"
 	// ownAnnotations begin the annotations that a manager writes itself. They are no input of a load balancer.
 	ownAnnotations = "mooring.dev/"
-	// recordPause is the least time between two writes of the record that no call waits for, and recordPauseEach how much longer it is for each
-	// Service in it: a large record is written less often.
-	recordPause     = time.Second
-	recordPauseEach = 5 * time.Millisecond
-	// recordPatience is how long a call of the plugin waits for the record to be read or written.
-	recordPatience = 2 * time.Second
-	// listPatience is how long a new leader waits for the list of load balancers.
-	listPatience = time.Minute
+	// recordRate is for how many Services the record is written a kit.Moment later: a large one is written less often.
+	recordRate = 200
 	// recordLimit is how many Services a record names. An object holds 256 KiB of annotations.
 	recordLimit = 3500
 )
@@ -199,7 +193,7 @@ func (r *leaderRecord) hasList() bool {
 		r.askedAt, r.listing = time.Now(), true
 		close(r.wanted)
 	}
-	return !r.listing || time.Since(r.askedAt) >= listPatience
+	return !r.listing || time.Since(r.askedAt) >= kit.LongestRetry/2
 }
 
 // askForList asks for that list once it is needed.
@@ -223,7 +217,7 @@ func (r *leaderRecord) read(ctx context.Context) {
 	if !r.unread || r.failures.Rests(time.Now()) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, recordPatience)
+	ctx, cancel := context.WithTimeout(ctx, 2*kit.Moment)
 	defer cancel()
 	text, version, err := r.Read(ctx)
 	if err == nil && r.origin == "" {
@@ -249,7 +243,7 @@ func (r *leaderRecord) failed(ctx context.Context, err error) {
 	if r.failures.Count == 0 {
 		logf.FromContext(ctx).Info("The record of load balancers cannot be kept; the next leader ensures each", "lease", r.String(), "reason", err.Error())
 	}
-	r.failures = r.failures.Failed(time.Now(), kit.Backoff{First: apiRetry, Longest: kit.EventInterval}, err)
+	r.failures = r.failures.Failed(time.Now(), kit.Backoff{First: DefaultFirstRetry, Longest: kit.EventInterval}, err)
 	r.unread = r.unread || errors.Is(err, leaserecord.ErrOutdated)
 }
 
@@ -258,7 +252,7 @@ func (r *leaderRecord) write(ctx context.Context, content recordContent) {
 	if r.unread || r.failures.Rests(time.Now()) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, recordPatience)
+	ctx, cancel := context.WithTimeout(ctx, 2*kit.Moment)
 	defer cancel()
 	text, err := content.text()
 	var version leaserecord.Version
@@ -273,7 +267,7 @@ func (r *leaderRecord) write(ctx context.Context, content recordContent) {
 }
 
 // calling removes a Service from the record before the plugin is called for a change, and returns what ends the call. Where the targets change,
-// all entries go: the other load balancers change, too. A Lease that cannot be written delays no call for longer than recordPatience.
+// all entries go: the other load balancers change, too. A Lease that cannot be written delays no call for longer than two kit.Moments.
 func (r *leaderRecord) calling(ctx context.Context, service *corev1.Service, targets *targetSet) (returned func()) {
 	if r == nil {
 		return func() {}
@@ -302,11 +296,11 @@ func (r *leaderRecord) calling(ctx context.Context, service *corev1.Service, tar
 	}
 }
 
-// pause is how long the record stays as it is.
+// pause is how long the record stays as it is, unless a call waits for it to be written.
 func (r *leaderRecord) pause() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return recordPause + time.Duration(len(r.stored.Services))*recordPauseEach
+	return kit.Moment + time.Duration(len(r.stored.Services))*kit.Moment/recordRate
 }
 
 // note says that there may be something to record.

@@ -23,16 +23,8 @@ const (
 	// DefaultFirstRetry is the pause after the first failure for a Service, as in the reference; it doubles with each further one.
 	DefaultFirstRetry = 5 * time.Second
 
-	// longestCleanup is the longest pause between tries to delete a load balancer: the reference looks every 30 seconds, too, at each Service
-	// that is to be cleaned up.
-	longestCleanup = 30 * time.Second
 	// absenceTries is how often in a row a deletion has to fail until it is believed that there is nothing to delete.
 	absenceTries = 3
-	// shortestRetry is the shortest pause that a plugin gets by an api.RetryError, and the time between two looks whether the list of load balancers
-	// is there.
-	shortestRetry = time.Second
-	// apiRetry is the pause after the API server did not list the nodes, or has not kept the record.
-	apiRetry = 10 * time.Second
 )
 
 // states is what the controller remembers of Services from one pass to the next: a row a name. It is lost with the process, and nothing
@@ -515,10 +507,10 @@ type backoff struct {
 	jitter bool
 }
 
-// of returns the pauses between passes for an intent.
+// of returns the pauses between passes for an intent. As in the reference, a Service that is to be cleaned up is looked at every 30 seconds at least.
 func (b backoff) of(intent intent) backoff {
 	if intent == withdraw {
-		b.longest, b.asked = min(b.longest, longestCleanup), longestCleanup
+		b.longest, b.asked = min(b.longest, kit.WriteTimeout), kit.WriteTimeout
 	}
 	return b
 }
@@ -528,7 +520,7 @@ func (b backoff) of(intent intent) backoff {
 func (b backoff) after(before int, err error, of string) time.Duration {
 	var retry *cloudproviderapi.RetryError
 	if errors.As(err, &retry) {
-		pause := max(retry.RetryAfter(), shortestRetry)
+		pause := max(retry.RetryAfter(), kit.Moment)
 		return min(pause, cmp.Or(b.asked, pause))
 	}
 	pause := b.growing().After(before, err)

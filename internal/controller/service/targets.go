@@ -24,12 +24,6 @@ const (
 	DefaultTargetQuiet = 2 * time.Second
 	// DefaultTargetDelay is how long load balancers wait at most for the set of nodes to be still.
 	DefaultTargetDelay = 15 * time.Second
-
-	// removalDelay is how long load balancers wait at most after a target was excluded or its Node deleted: nodes that leave together are one
-	// change.
-	removalDelay = time.Second
-	// lookPause is the least time between two looks for targets that were lost: each goes through all nodes, which leave by the hundred.
-	lookPause = removalDelay / 4
 )
 
 // targets keeps the set of nodes that is behind every load balancer. There are two sets. The latest follows every change at once, and the settled one
@@ -282,7 +276,7 @@ func (t *targets) settledSet() *targetSet {
 func (t *targets) await(ctx context.Context, failed bool) bool {
 	var again <-chan time.Time // nil blocks: nothing happens while nothing changes
 	if failed {
-		timer := time.NewTimer(apiRetry)
+		timer := time.NewTimer(DefaultFirstRetry)
 		defer timer.Stop()
 		again = timer.C
 	}
@@ -297,16 +291,16 @@ func (t *targets) await(ctx context.Context, failed bool) bool {
 	}
 }
 
-// gather merges changes that follow each other closely into one. New targets may wait until the nodes are still; removals do not wait. It returns
-// false when ctx ends.
+// gather merges changes that follow each other closely into one. New targets may wait until the nodes are still; removals wait a moment: nodes that leave
+// together are one change. Each look for targets that were lost goes through all nodes, which leave by the hundred. It returns false when ctx ends.
 func (t *targets) gather(ctx context.Context) bool {
-	gathering, leaving := kit.Debounce{Quiet: t.quiet, Most: t.delay}, kit.Debounce{Quiet: removalDelay, Most: removalDelay}
+	gathering, leaving := kit.Debounce{Quiet: t.quiet, Most: t.delay}, kit.Debounce{Quiet: kit.Moment, Most: kit.Moment}
 	var all, removals kit.Burst
 	var looked time.Time
 	all.Add(time.Now())
 	for due, losing := t.takeLeft(), false; ; {
 		now := time.Now()
-		wait := looked.Add(lookPause).Sub(now)
+		wait := looked.Add(kit.Moment / 4).Sub(now)
 		if due && wait <= 0 {
 			if losing = t.loses(ctx); losing {
 				removals.Add(now)

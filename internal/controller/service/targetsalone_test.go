@@ -257,7 +257,7 @@ func TestTargetsFollowWhileTheServiceWaits(t *testing.T) {
 		e.edit(keyOf(changed), func(s *corev1.Service) { s.Annotations = map[string]string{"lb": "other"} })
 		time.Sleep(time.Minute)
 		e.changeNode("a", nil)
-		time.Sleep(removalDelay + time.Second)
+		time.Sleep(kit.Moment + time.Second)
 		if e.cloud.has(changed.UID, "a") {
 			t.Error("the load balancer of a Service that waits for its place has a target that is gone")
 		}

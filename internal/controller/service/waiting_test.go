@@ -11,7 +11,6 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
-	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
 )
 
 // eventsOf returns the events that were recorded so far and have a reason.
@@ -44,9 +43,9 @@ func TestAWaitIsToldOnce(t *testing.T) {
 			e.addService(service)
 		}
 		e.addService(serviceWith(named("new")))
-		time.Sleep(writelimit.NoticeAfter - 1)
+		time.Sleep(kit.Moment - 1)
 		if got := e.eventsOf(EventWaiting); len(got) != 0 {
-			t.Errorf("events %q before %s are over", got, writelimit.NoticeAfter)
+			t.Errorf("events %q before %s are over", got, kit.Moment)
 		}
 		for range 10 { // passes that are made meanwhile are the same wait
 			e.addService(serviceWith(named("new")))

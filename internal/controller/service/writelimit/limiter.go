@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
 const (
-	// NoticeAfter is how long a pass waits for a place before its Service gets an event that says for what.
-	NoticeAfter = time.Second
 	// shownWrites is how many writes such an event names.
 	shownWrites = 3
 	// oldestEvery is every how many admissions the earliest waiter is admitted, whatever its rank: there may be no end of lower ones.
@@ -96,7 +96,7 @@ func New(places int, shared bool, queue func(types.NamespacedName)) *Limiter {
 
 // Acquire returns whether a pass may write to the cloud now. If so, it calls Release afterwards, and no place is reserved for it elsewhere meanwhile:
 // it keeps its turn there. If not, it waits. It is queued again when it is its turn: first come, first served, but a higher rank waits behind all
-// lower ones. Notice is called with what it waits for if that takes longer than NoticeAfter, from another goroutine and at most once; nil: no notice.
+// lower ones. Notice is called with what it waits for if that takes longer than a moment, from another goroutine and at most once; nil: no notice.
 func (l *Limiter) Acquire(key types.NamespacedName, in Lane, rank int, notice func(message string)) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,7 +128,7 @@ func (l *Limiter) wait(in *lane, key types.NamespacedName, rank int, notice func
 	w := &waiter{key: key, rank: rank, arrival: in.arrivals, asked: true}
 	in.arrivals++
 	if notice != nil {
-		w.notice = time.AfterFunc(NoticeAfter, func() {
+		w.notice = time.AfterFunc(kit.Moment, func() {
 			if message, waits := l.describe(in, w); waits {
 				notice(message)
 			}

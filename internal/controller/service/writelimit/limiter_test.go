@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
+
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
 // serviceKey is the name of a Service by number.
@@ -151,10 +153,10 @@ func TestWriteLimiterNotice(t *testing.T) {
 		}
 		l.ask(3, 0, func(string) { t.Error("two notices of one wait") })
 		l.End(serviceKey(4))
-		time.Sleep(NoticeAfter - 1)
+		time.Sleep(kit.Moment - 1)
 		l.Release(serviceKey(0)) // 2 is admitted
 		if len(notices) != 0 {
-			t.Errorf("a notice before %s are over: %s", NoticeAfter, <-notices)
+			t.Errorf("a notice before %s are over: %s", kit.Moment, <-notices)
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
