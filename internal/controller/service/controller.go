@@ -186,7 +186,6 @@ func (c *Controller) Start(ctx context.Context) error {
 		client: c.options.Client, clusterName: c.options.ClusterName, clusterUID: clusterUID(c.options.Client),
 	}
 	c.reconciler.applier, c.reconciler.record = applier, newRecord(c.options.Record, c.lister(applier))
-	defer c.reconciler.limiter.Stop()
 	drift := c.newDriftCheck(applier)
 	ctx, cancel := context.WithCancel(ctx)
 	var others sync.WaitGroup
@@ -262,14 +261,10 @@ type watcher struct{ *reconciler }
 func (w watcher) services() handler.TypedEventHandler[*corev1.Service, reconcile.Request] {
 	return handler.TypedFuncs[*corev1.Service, reconcile.Request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Service], q kit.Queue) {
-			if intent := w.intent(e.Object); intent != leave {
-				kit.Add(q, keyOf(e.Object), w.priority(e.Object, intent))
-			}
+			w.changed(q, nil, e.Object)
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Service], q kit.Queue) {
-			if intent, matters := w.matters(e.ObjectOld, e.ObjectNew); matters {
-				kit.Add(q, keyOf(e.ObjectNew), w.priority(e.ObjectNew, intent))
-			}
+			w.changed(q, e.ObjectOld, e.ObjectNew)
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Service], q kit.Queue) {
 			key := keyOf(e.Object)
@@ -280,35 +275,21 @@ func (w watcher) services() handler.TypedEventHandler[*corev1.Service, reconcile
 	}
 }
 
-func (w watcher) intent(service *corev1.Service) intent {
-	known, _ := w.states.get(keyOf(service))
-	return intentFor(service, w.classes, known.knows(service))
-}
-
-// matters reports what a Service is for now, and whether a change of it makes a difference to us. Our own writes do not; they
-// would else cut short the pause after a failure.
-func (w watcher) matters(before, after *corev1.Service) (intent, bool) {
-	was, is := w.intent(before), w.intent(after)
-	switch {
-	case is == leave:
-		return is, was != leave
-	case was != is || before.UID != after.UID:
-		return is, true
-	default:
-		return is, is == provide && (len(changes(before, after)) > 0 || w.filledIn(before, after))
+// changed queues a Service if a change of it makes a difference to us; before is nil if it is new. Our own writes make none; they would else cut short
+// the pause after a failure. Another writer makes one that has changed the addresses of a Service whose plugin gave it none.
+func (w watcher) changed(q kit.Queue, before, after *corev1.Service) {
+	row, _ := w.states.get(keyOf(after))
+	is, was := intentFor(after, w.classes, row.knows(after)), leave
+	if before != nil {
+		was = intentFor(before, w.classes, row.knows(before))
 	}
-}
-
-// filledIn reports whether another writer has changed the addresses of a Service whose plugin gave it none.
-func (w watcher) filledIn(before, after *corev1.Service) bool {
-	known, _ := w.states.get(keyOf(after))
-	return known.made != nil && known.made.ensured && known.made.status != nil && len(known.made.status.Ingress) == 0 &&
-		!sameIngress(before.Status.LoadBalancer.Ingress, after.Status.LoadBalancer.Ingress)
-}
-
-func (w watcher) priority(service *corev1.Service, intent intent) int {
-	known, _ := w.states.get(keyOf(service))
-	return queuePriority(service, intent, known)
+	filledIn := func() bool {
+		return row.made != nil && row.made.ensured && row.made.status != nil && len(row.made.status.Ingress) == 0 &&
+			!sameIngress(before.Status.LoadBalancer.Ingress, after.Status.LoadBalancer.Ingress)
+	}
+	if was != is || is != leave && before.UID != after.UID || is == provide && (len(changes(before, after)) > 0 || filledIn()) {
+		kit.Add(q, keyOf(after), queuePriority(after, is, row))
+	}
 }
 
 // nodes takes notice of changes of the set of nodes.

@@ -119,9 +119,7 @@ func (e *engine) run(workers int) {
 // addService creates a Service, as a user does.
 func (e *engine) addService(service *corev1.Service) {
 	e.cluster.put(service)
-	if intent := e.watcher.intent(service); intent != leave {
-		kit.Add(e.queue, keyOf(service), e.watcher.priority(service, intent))
-	}
+	e.watcher.changed(e.queue, nil, service)
 }
 
 // edit changes a Service as a user or another controller does, and delivers the watch event.
@@ -134,9 +132,7 @@ func (e *engine) edit(key types.NamespacedName, change func(*corev1.Service)) {
 	after.ResourceVersion = strconv.Itoa(e.cluster.version)
 	e.cluster.services[key] = after
 	e.cluster.mu.Unlock()
-	if intent, matters := e.watcher.matters(before, after); matters {
-		kit.Add(e.queue, key, e.watcher.priority(after, intent))
-	}
+	e.watcher.changed(e.queue, before, after)
 }
 
 // service returns a Service as it is now, nil if it is gone.

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/leaserecord"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -50,10 +49,7 @@ func (l *leaders) begin(t *testing.T) {
 		return
 	}
 	for i := range 3 {
-		service := l.service(keyOf(serviceWith(named(fmt.Sprint("s", i)))))
-		if intent := l.watcher.intent(service); intent != leave {
-			kit.Add(l.queue, keyOf(service), l.watcher.priority(service, intent))
-		}
+		l.watcher.changed(l.queue, nil, l.service(keyOf(serviceWith(named(fmt.Sprint("s", i))))))
 	}
 	time.Sleep(2 * time.Minute)
 }

@@ -523,12 +523,9 @@ func (b backoff) after(before int, err error, of string) time.Duration {
 		pause := max(retry.RetryAfter(), kit.Moment)
 		return min(pause, cmp.Or(b.asked, pause))
 	}
-	pause := b.growing().After(before, err)
+	pause := kit.Backoff{First: b.first, Longest: b.longest}.After(before, err)
 	if b.jitter {
 		pause = kit.Lengthened(pause, b.longest, of, before)
 	}
 	return pause
 }
-
-// growing is the pauses between what is repeated because others give cause for it again and again.
-func (b backoff) growing() kit.Backoff { return kit.Backoff{First: b.first, Longest: b.longest} }

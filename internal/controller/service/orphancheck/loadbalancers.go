@@ -123,53 +123,42 @@ func (l *LoadBalancers) Check(ctx context.Context, listed []provider.LoadBalance
 // load balancer that was made later.
 func (l *LoadBalancers) find(ctx context.Context, listed []provider.LoadBalancer) ([]orphans.Balancer, error) {
 	cluster := l.ClusterUID(ctx)
-	known, err := l.cachedUIDs(ctx)
+	known, err := l.uids(func(add func(types.UID)) error {
+		var services corev1.ServiceList // whole ones, as the cache holds: to ask it for their metadata would start another watch
+		err := l.Cached.List(ctx, &services, client.UnsafeDisableDeepCopy)
+		for i := range services.Items {
+			add(services.Items[i].UID)
+		}
+		return err
+	})
 	if err != nil || len(orphans.Balancers(listed, known, cluster)) == 0 {
 		return nil, err
 	}
-	live, err := l.liveUIDs(ctx)
+	live, err := l.uids(func(add func(types.UID)) error {
+		pages := pager.ListPager{PageSize: liveServices, PageFn: func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
+			services := &metav1.PartialObjectMetadataList{}
+			services.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ServiceList"))
+			return services, l.Live.List(ctx, services, client.Limit(page.Limit), client.Continue(page.Continue))
+		}}
+		return pages.EachListItem(ctx, metav1.ListOptions{}, func(service runtime.Object) error {
+			add(service.(*metav1.PartialObjectMetadata).UID)
+			return nil
+		})
+	})
 	if err != nil {
 		return nil, err
 	}
 	return orphans.Balancers(listed, live, cluster), nil
 }
 
-// madeUIDs returns the UIDs of Services that may be gone while this process is still to delete what it made for them.
-func (l *LoadBalancers) madeUIDs() map[types.UID]bool {
+// uids returns the UIDs of the Services that there are, and of those that may be gone while this process is still to delete what it made for them.
+func (l *LoadBalancers) uids(list func(add func(types.UID)) error) (map[types.UID]bool, error) {
 	uids := map[types.UID]bool{}
 	for _, uid := range l.Made() {
 		uids[uid] = true
 	}
-	return uids
-}
-
-// liveUIDs returns the UIDs of all Services as the API server has them.
-func (l *LoadBalancers) liveUIDs(ctx context.Context) (map[types.UID]bool, error) {
-	uids := l.madeUIDs()
-	pages := pager.ListPager{PageSize: liveServices, PageFn: func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
-		services := &metav1.PartialObjectMetadataList{}
-		services.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ServiceList"))
-		return services, l.Live.List(ctx, services, client.Limit(page.Limit), client.Continue(page.Continue))
-	}}
-	err := pages.EachListItem(ctx, metav1.ListOptions{}, func(service runtime.Object) error {
-		uids[service.(*metav1.PartialObjectMetadata).UID] = true
-		return nil
-	})
-	if err != nil {
+	if err := list(func(uid types.UID) { uids[uid] = true }); err != nil {
 		return nil, fmt.Errorf("listing services: %w", err)
-	}
-	return uids, nil
-}
-
-// cachedUIDs returns those of the cache, which holds whole Services: to ask it for their metadata would start another watch.
-func (l *LoadBalancers) cachedUIDs(ctx context.Context) (map[types.UID]bool, error) {
-	uids := l.madeUIDs()
-	var services corev1.ServiceList
-	if err := l.Cached.List(ctx, &services, client.UnsafeDisableDeepCopy); err != nil { // they are only read
-		return nil, fmt.Errorf("listing services: %w", err)
-	}
-	for i := range services.Items {
-		uids[services.Items[i].UID] = true
 	}
 	return uids, nil
 }

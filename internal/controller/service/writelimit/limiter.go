@@ -213,19 +213,6 @@ func (l *Limiter) Shared() bool { return len(l.lanes) == 1 }
 // Places returns how many writes may go on at once.
 func (l *Limiter) Places() int { return len(l.lanes) * l.lanes[0].places }
 
-// Stop cancels all notices.
-func (l *Limiter) Stop() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, lane := range l.lanes {
-		for _, w := range lane.waiting {
-			if w.notice != nil {
-				w.notice.Stop()
-			}
-		}
-	}
-}
-
 // CountWaiting returns how many wait for a place.
 func (l *Limiter) CountWaiting() (sum int) {
 	l.mu.Lock()

@@ -141,7 +141,6 @@ func TestWriteLimiterHold(t *testing.T) {
 func TestWriteLimiterNotice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := limiterOf(2)
-		defer l.Stop()
 		l.try(0)
 		time.Sleep(time.Minute)
 		l.try(1)
