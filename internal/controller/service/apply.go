@@ -226,30 +226,25 @@ func (d *orphanDeleter) admit() {
 	}
 }
 
-// delete deletes the load balancer of a Service, and reports whether parts of it may be left, see orphancheck.LoadBalancers. If that
-// goes on, there are none.
+// delete deletes the load balancer of a Service once the write limiter lets it, and reports whether parts of it may be left, see
+// orphancheck.LoadBalancers. If that goes on, there are none.
 func (d *orphanDeleter) delete(
 	ctx context.Context, applier *applier, service *corev1.Service, before int,
 ) (parts bool, err error) {
-	err = d.remove(ctx, applier, service)
-	if errors.Is(err, errAbsent) && before+1 >= absenceTries {
-		deletionIncomplete(ctx, d.recorder, service, err)
-		return false, nil
-	}
-	return errors.Is(err, errAbsent), err
-}
-
-// remove waits for the write limiter.
-func (d *orphanDeleter) remove(ctx context.Context, applier *applier, service *corev1.Service) error {
 	for !d.limiter.Acquire(writelimit.Orphans, writelimit.Services, rankFailed, nil) {
 		d.limiter.End(writelimit.Orphans) // it keeps its turn
 		select {
 		case <-d.admitted:
 		case <-ctx.Done():
 			d.limiter.End(writelimit.Orphans)
-			return ctx.Err()
+			return false, ctx.Err()
 		}
 	}
 	defer d.limiter.Release(writelimit.Orphans)
-	return applier.remove(ctx, service)
+	err = applier.remove(ctx, service)
+	if errors.Is(err, errAbsent) && before+1 >= absenceTries {
+		deletionIncomplete(ctx, d.recorder, service, err)
+		return false, nil
+	}
+	return errors.Is(err, errAbsent), err
 }

@@ -202,7 +202,7 @@ func (c *Controller) Start(ctx context.Context) error {
 
 func (c *Controller) newDriftCheck(applier *applier) *driftCheck {
 	return &driftCheck{
-		reconciler: c.reconciler, enqueue: c.enqueuer.Add,
+		reconciler: c.reconciler, enqueue: c.enqueuer.Add, seenAt: map[types.NamespacedName]time.Time{},
 		list:   c.lister(applier),
 		period: c.options.DriftCheckPeriod, calls: c.options.DriftCheckCalls, absence: c.options.AbsenceTime,
 		orphans: &orphancheck.LoadBalancers{

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -61,7 +62,9 @@ type driftCheck struct {
 	// balancers that the list lacked. Only run uses them.
 	listedAt, lookedAt time.Time
 	missing            map[types.NamespacedName]bool
-	failures           kit.FailureLog
+	// seenAt is when the cloud was asked how a single one is.
+	seenAt   map[types.NamespacedName]time.Time
+	failures kit.FailureLog
 }
 
 // run compares until ctx ends.
@@ -243,7 +246,7 @@ func (d *driftCheck) checkNext(ctx context.Context) error {
 	if !found {
 		return nil
 	}
-	d.states.looked(key)
+	d.seenAt[key] = time.Now()
 	service, err := d.current(ctx, key, known)
 	if err != nil || service == nil {
 		return err
@@ -307,11 +310,13 @@ func (m *made) learnSelection(targets *targetSet, listed []types.NodeName) {
 func (d *driftCheck) nextCandidate(now time.Time) (oldest types.NamespacedName, found state, any bool) {
 	var first int
 	var unseen time.Time
-	for key, known := range d.states.all() {
+	all := d.states.all()
+	maps.DeleteFunc(d.seenAt, func(key types.NamespacedName, _ time.Time) bool { _, there := all[key]; return !there })
+	for key, known := range all {
 		if !d.candidate(key, known, now) {
 			continue
 		}
-		urgency, at := d.urgency(key, known), kit.Later(known.seenAt, known.madeAt)
+		urgency, at := d.urgency(key, known), kit.Later(d.seenAt[key], known.madeAt)
 		if !any || cmp.Or(cmp.Compare(first, urgency), at.Compare(unseen), byName(key, oldest)) < 0 {
 			oldest, found, any, first, unseen = key, known, true, urgency, at
 		}

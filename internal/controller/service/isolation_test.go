@@ -282,7 +282,7 @@ func TestOrphansHaveTheirTurn(t *testing.T) {
 		orphans, applier := e.core.orphans, e.core.reconciler.applier
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := orphans.remove(ctx, applier, serviceWith(named("left"))); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := orphans.delete(ctx, applier, serviceWith(named("left")), 0); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error %v, want the context's", err)
 		}
 		before := len(plugin.written("bad-0"))
@@ -293,7 +293,7 @@ func TestOrphansHaveTheirTurn(t *testing.T) {
 		ctx, cancel = context.WithTimeout(t.Context(), 48*time.Hour)
 		defer cancel()
 		began := time.Now()
-		if err := orphans.remove(ctx, applier, serviceWith(named("left"))); err != nil {
+		if _, err := orphans.delete(ctx, applier, serviceWith(named("left")), 0); err != nil {
 			t.Error(err)
 		}
 		if took := time.Since(began); took > bad*slowWrite {

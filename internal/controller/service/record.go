@@ -254,10 +254,10 @@ func (r *leaderRecord) write(ctx context.Context, content recordContent) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*kit.Moment)
 	defer cancel()
-	text, err := content.text()
+	text, err := json.Marshal(content)
 	var version leaserecord.Version
 	if err == nil {
-		version, err = r.Write(ctx, r.version, text, time.Now())
+		version, err = r.Write(ctx, r.version, string(text), time.Now())
 	}
 	if err != nil {
 		r.failed(ctx, err)
@@ -351,12 +351,6 @@ func (r *leaderRecord) save(ctx context.Context, states *states, targets *target
 	if r.write(ctx, content); !content.equal(r.stored) {
 		r.note() // again after the pause
 	}
-}
-
-// text is what the Lease holds of it.
-func (c recordContent) text() (string, error) {
-	data, err := json.Marshal(c)
-	return string(data), err
 }
 
 func (c recordContent) equal(other recordContent) bool {

@@ -50,8 +50,6 @@ type state struct {
 	made *made
 	// madeAt is when the plugin was last called for it.
 	madeAt time.Time
-	// seenAt is when the cloud was last asked how it is. Passes leave it alone.
-	seenAt time.Time
 	// removed is the UID of the Service whose load balancer has been deleted, while its finalizer is still there.
 	removed types.UID
 	// ownWrite is the Service as our own last write returned it.
@@ -90,7 +88,6 @@ func (s *states) take(key types.NamespacedName) state {
 func (s *states) store(key types.NamespacedName, row state) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	row.seenAt = s.byName[key].seenAt
 	s.byName[key].state = row
 }
 
@@ -99,7 +96,7 @@ func (s *states) end(key types.NamespacedName, row state, service *corev1.Servic
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.byName[key]
-	if row.seenAt = e.seenAt; e.again {
+	if e.again {
 		row.tryNow(time.Now())
 	}
 	*e = entry{state: row}
@@ -168,15 +165,6 @@ func (s *states) observe(key types.NamespacedName, looked *made, change func(*st
 	}
 	change(&e.state)
 	return true
-}
-
-// looked says that the cloud is asked about one load balancer.
-func (s *states) looked(key types.NamespacedName) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e := s.byName[key]; e != nil {
-		e.seenAt = time.Now()
-	}
 }
 
 // retryNow ends the pause of a Service that has failed, and has another one ensured again. It reports whether there is one. What a pass under way has
