@@ -104,7 +104,7 @@ var ofServices = []Mutant{
 	{
 		Name: "no-retry-of-services", What: "a Service that failed is not tried again", Schedule: refusals,
 		File: "internal/controller/service/reconcile.go",
-		Old:  "\t\tr.showFailure(ctx, p, p.last.reason, err)\n\t}\n\treturn delay\n", New: "\t\tr.showFailure(ctx, p, p.last.reason, err)\n\t}\n\treturn delay + 24*time.Hour\n",
+		Old:  "\t\t}\n\t}\n\treturn delay\n", New: "\t\t}\n\t}\n\treturn delay + 24*time.Hour\n",
 	},
 }
 

@@ -160,19 +160,6 @@ type observed struct {
 	drift []string
 	// removed says that the load balancer of this Service has been deleted already.
 	removed bool
-	// failed is how this very pass has failed. Nil: it has not.
-	failed *failedPass
-	// waitsForRetry says that the last pass has failed, and that the next one is not due.
-	waitsForRetry bool
-}
-
-// failedPass is how a pass has failed.
-type failedPass struct {
-	reason, message string
-	// shownAt is when a failure of the Service was last written to its condition.
-	shownAt time.Time
-	// lasts says that more than one pass has failed, see state.failureLasts.
-	lasts bool
 }
 
 // verb is what an action does.
@@ -222,11 +209,6 @@ func (a action) pluginSees() *corev1.Service {
 	return a.service
 }
 
-// changesCloud reports whether the plugin is called for a change.
-func (a action) changesCloud() bool {
-	return a.verb == verbEnsure || a.verb == verbRetarget || a.verb == verbRemove
-}
-
 // publication is what a Service's status says of its load balancer.
 type publication struct {
 	ingress []corev1.LoadBalancerIngress
@@ -237,13 +219,9 @@ type publication struct {
 // planFor returns what brings a Service and its load balancer to what is desired. What can be known only after an action, such
 // as the address, is planned after it by planning again; when there is nothing left to do, the plan is empty.
 //
-// After a pass that has failed, the plan is what the Service shows of that; until the next one is due, the plan is for its targets.
+// After a pass that has failed, planFailed is what the Service shows of that; until the next one is due, planTargets is for its targets.
 func planFor(want desired, seen observed, now time.Time) []action {
 	switch {
-	case seen.failed != nil:
-		return planFailed(seen, now)
-	case seen.waitsForRetry:
-		return planTargets(want, seen, now)
 	case seen.service == nil && seen.made != nil: // it vanished without our leave
 		return []action{removalOf(seen.made.service)}
 	case seen.service == nil:
@@ -267,22 +245,21 @@ func removalOf(gone *corev1.Service) action {
 // planFailed sets the condition of a Service to a failure, and leaves its addresses as they are. There is none to write if the API
 // server has just refused a write, or if the Service is none of ours. Nor is there one for a failure that the next pass may mend: that would
 // be two writes for each call that fails once, and the reference makes none.
-func planFailed(seen observed, now time.Time) []action {
-	if seen.service == nil || !hasFinalizer(seen.service) || seen.failed.reason == ReasonWriteFailed {
+func planFailed(service *corev1.Service, last attempt, shownAt, now time.Time) []action {
+	if service == nil || !hasFinalizer(service) || last.reason == ReasonWriteFailed {
 		return nil
 	}
-	if !seen.failed.lasts && mayPass(seen.failed.reason) {
+	if !last.lasts(shownAt, now) && mayPass(last.reason) {
 		return nil
 	}
-	current := conditionOf(seen.service)
-	next := transition(current, metav1.ConditionFalse, seen.failed.reason, seen.failed.message, now)
+	shown := publishedBy(service)
+	next := transition(shown.ready, metav1.ConditionFalse, last.reason, kit.EventMessage(last.err.Error()), now)
 	// A message that changes while its reason stays waits. Some clouds put the number of the request into each of their messages.
-	repeats := current != nil && current.Reason == next.Reason && current.Status == next.Status
-	if sameCondition(current, next) || repeats && now.Sub(seen.failed.shownAt) < kit.EventInterval {
+	repeats := shown.ready != nil && shown.ready.Reason == next.Reason && shown.ready.Status == next.Status
+	if sameCondition(shown.ready, next) || repeats && now.Sub(shownAt) < kit.EventInterval {
 		return nil
 	}
-	return []action{{verb: verbPublish, service: seen.service, failed: true,
-		publish: publication{seen.service.Status.LoadBalancer.Ingress, next}}}
+	return []action{{verb: verbPublish, service: service, failed: true, publish: publication{shown.ingress, next}}}
 }
 
 // mayPass reports whether a failure may be over with the next pass. A refusal is not before something changes, and a load balancer that counts

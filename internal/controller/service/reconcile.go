@@ -342,8 +342,7 @@ func (r *reconciler) follow(ctx context.Context, p *pass) (next time.Duration, w
 	if err := r.look(ctx, p); err != nil {
 		return 0, false // the pass itself reports that the targets are not known
 	}
-	p.seen.waitsForRetry = true
-	plan := planFor(p.want, p.seen, time.Now())
+	plan := planTargets(p.want, p.seen, time.Now())
 	if len(plan) == 0 {
 		return 0, false
 	}
@@ -510,7 +509,10 @@ func (r *reconciler) failed(ctx context.Context, p *pass, err error) time.Durati
 	}
 	r.events.failed(ctx, p.last, about, kind, "Could not bring the load balancer in line with the Service", err)
 	if p.last.reason != ReasonNotFound || p.known.made != nil && p.known.made.denial.told() {
-		r.showFailure(ctx, p, p.last.reason, err)
+		// Users can see it later. If it cannot be written, the next failure tries again.
+		if _, err := r.carryOut(ctx, p, planFailed(p.service, p.last, p.known.conditionAt, time.Now())); err != nil {
+			logf.FromContext(ctx).Error(err, "Could not write the failure to the Service's condition", "reason", p.last.reason)
+		}
 	}
 	return delay
 }
@@ -523,15 +525,4 @@ func (r *reconciler) onlyTargetsFailed(ctx context.Context, p *pass, err error) 
 	r.events.failed(ctx, p.known.retarget, p.service, EventUpdateFailed,
 		"Could not change the targets of a load balancer whose Service has yet to be ensured", err)
 	return delay
-}
-
-// showFailure writes the failure of the pass to the Service's condition, where users can see it later. It is planned and carried out like every other
-// write. If this fails, the next failure tries again.
-func (r *reconciler) showFailure(ctx context.Context, p *pass, reason string, failure error) {
-	p.seen.service, p.seen.failed = p.service, &failedPass{
-		reason: reason, message: kit.EventMessage(failure.Error()), shownAt: p.known.conditionAt, lasts: p.last.lasts(p.known.conditionAt, time.Now()),
-	}
-	if _, err := r.carryOut(ctx, p, planFor(p.want, p.seen, time.Now())); err != nil {
-		logf.FromContext(ctx).Error(err, "Could not write the failure to the Service's condition", "reason", reason)
-	}
 }
