@@ -245,17 +245,8 @@ func priorityFor(p *pass, act action) int {
 	}
 }
 
-// urgency orders the calls of actions among all that wait for the cloud.
-func urgency(priority int) cloud.Priority {
-	switch priority {
-	case priorityRemove:
-		return cloud.PriorityDeletion
-	case priorityNew:
-		return cloud.PriorityNewObject
-	default:
-		return cloud.PriorityUpdate
-	}
-}
+// urgencies order the calls of actions by their priorities among all that wait for the cloud; the others are changes.
+var urgencies = map[int]cloud.Priority{priorityRemove: cloud.PriorityDeletion, priorityNew: cloud.PriorityNewObject}
 
 // again repeats a pass after a while, with its own priority instead of the priority of an admitted pass.
 func (p *pass) again(after time.Duration) reconcile.Result {
@@ -393,7 +384,7 @@ func (r *reconciler) call(ctx context.Context, p *pass, act action, last attempt
 	if act.verb == verbRetarget {
 		lane = writelimit.Targets
 	}
-	waiting, notice := cloud.WithPriority(ctx, urgency(p.priority)), (func(string))(nil)
+	waiting, notice := cloud.WithPriority(ctx, urgencies[p.priority]), (func(string))(nil)
 	if p.priority >= priorityChange { // no event says that a background write waits
 		notice = func(message string) { r.events.waiting(act, EventWaiting, message) }
 		waiting = cloud.WithNotice(waiting, func(reason string) {

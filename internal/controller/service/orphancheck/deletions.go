@@ -51,6 +51,9 @@ func (l *LoadBalancers) deleteAll(ctx context.Context, proven []orphans.Balancer
 	d, now := &l.deletions, time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.failing == nil {
+		d.failing = map[orphanKey]failure{}
+	}
 	due := slices.Clone(proven)
 	for key, failed := range d.failing {
 		switch {
@@ -99,33 +102,24 @@ func (l *LoadBalancers) deleteNext(ctx context.Context) bool {
 // deleted takes in what came of a deletion. Whether it has worked, the next list of the cloud shows.
 func (l *LoadBalancers) deleted(ctx context.Context, one orphans.Balancer, before failure, parts bool, err error) {
 	log := logf.FromContext(ctx).WithValues("loadBalancer", one.Name, "service", one.Service.String(), "serviceUID", one.ServiceUID)
-	if err == nil {
-		l.deletions.keep(one, failure{})
-		l.Metrics.deleted.Inc()
-		l.Recorder.Event(one.AsService(), corev1.EventTypeNormal, EventDeletedOrphan, fmt.Sprintf("Deleted the load balancer %s", one.Name))
-		log.Info("Deleted a load balancer that belonged to no Service")
-		return
-	}
 	pauses := kit.Backoff{First: l.Period / 2, Longest: maxBackoffPeriods * l.Period}
 	failed := failure{Balancer: one, Row: before.Failed(time.Now(), pauses, err)}
 	if parts {
 		failed.parts = before.parts + 1
 	}
-	l.deletions.keep(one, failed)
-	if before.Count == 0 {
+	d := &l.deletions
+	d.mu.Lock()
+	if delete(d.failing, keyOf(one)); err != nil {
+		d.failing[keyOf(one)] = failed
+	}
+	d.mu.Unlock()
+	switch {
+	case err == nil:
+		l.Metrics.deleted.Inc()
+		l.Recorder.Event(one.AsService(), corev1.EventTypeNormal, EventDeletedOrphan, fmt.Sprintf("Deleted the load balancer %s", one.Name))
+		log.Info("Deleted a load balancer that belonged to no Service")
+	case before.Count == 0:
 		log.Error(err, "Could not delete a load balancer that belongs to no Service; it is tried again after pauses that grow",
 			"retryAfter", pauses.First.String())
-	}
-}
-
-// keep keeps the row of failures of an orphan; zero: its deletion has not failed.
-func (d *deletions) keep(one orphans.Balancer, failed failure) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.failing == nil {
-		d.failing = map[orphanKey]failure{}
-	}
-	if d.failing[keyOf(one)] = failed; failed.Count == 0 {
-		delete(d.failing, keyOf(one))
 	}
 }
