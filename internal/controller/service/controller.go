@@ -279,9 +279,9 @@ func (w watcher) services() handler.TypedEventHandler[*corev1.Service, reconcile
 // the pause after a failure. Another writer makes one that has changed the addresses of a Service whose plugin gave it none.
 func (w watcher) changed(q kit.Queue, before, after *corev1.Service) {
 	row, _ := w.states.get(keyOf(after))
-	is, was := intentFor(after, w.classes, row.knows(after)), leave
+	is, was := row.intent(after, w.classes), leave
 	if before != nil {
-		was = intentFor(before, w.classes, row.knows(before))
+		was = row.intent(before, w.classes)
 	}
 	filledIn := func() bool {
 		return row.made != nil && row.made.ensured && row.made.status != nil && len(row.made.status.Ingress) == 0 &&

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,7 +15,6 @@ import (
 	servicehelpers "k8s.io/cloud-provider/service/helpers"
 	nodeutil "k8s.io/component-helpers/node/util"
 
-	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/names"
 )
 
@@ -76,12 +76,6 @@ func intentFor(service *corev1.Service, classes Classes, known bool) intent {
 	default:
 		return leave
 	}
-}
-
-// follow makes this what is desired of a Service as it is now. The row is of this very one.
-func (d *desired) follow(service *corev1.Service, row *state, classes Classes) {
-	known := row.made != nil || service != nil && row.removed == service.UID
-	d.intent, d.inputs = intentFor(service, classes, known), service
 }
 
 // needsCleanup reports whether a Service that has the finalizer must lose its load balancer.
@@ -175,13 +169,16 @@ func wasInitialized(node *corev1.Node) bool {
 }
 
 // hasNetwork reports whether the network of a node is available, or was: a kubelet that was ready had one. A kubelet registers its node as not
-// ready soon after it has written it, and that its first transition is a later one says that it was.
+// ready, and that its first transition is a later one says that it was.
 func hasNetwork(node *corev1.Node) bool {
 	_, network := nodeutil.GetNodeCondition(&node.Status, corev1.NodeNetworkUnavailable)
 	_, ready := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady)
 	return network == nil || network.Status != corev1.ConditionTrue || ready != nil &&
-		(ready.Status != corev1.ConditionFalse || ready.LastTransitionTime.After(node.CreationTimestamp.Add(kit.WriteTimeout)))
+		(ready.Status != corev1.ConditionFalse || ready.LastTransitionTime.After(node.CreationTimestamp.Add(registration)))
 }
+
+// registration is how long after the creation of its Node a kubelet may say for the first time that it is not ready.
+const registration = 10 * time.Second
 
 // identityOf is what a plugin may know a target by. When it changes, load balancers have to be updated.
 func identityOf(node *corev1.Node) string {

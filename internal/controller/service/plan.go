@@ -2,14 +2,13 @@ package service
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/names"
 )
 
@@ -162,6 +161,13 @@ type observed struct {
 	removed bool
 }
 
+// failedPass is how a pass has failed.
+type failedPass struct {
+	reason, message string
+	// shownLately says that a failure was written to the condition a short while ago, and lasts that this one is to be, see attempt.lasts.
+	shownLately, lasts bool
+}
+
 // verb is what an action does.
 type verb string
 
@@ -245,18 +251,15 @@ func removalOf(gone *corev1.Service) action {
 // planFailed sets the condition of a Service to a failure, and leaves its addresses as they are. There is none to write if the API
 // server has just refused a write, or if the Service is none of ours. Nor is there one for a failure that the next pass may mend: that would
 // be two writes for each call that fails once, and the reference makes none.
-func planFailed(service *corev1.Service, last attempt, shownAt, now time.Time) []action {
-	if service == nil || !hasFinalizer(service) || last.reason == ReasonWriteFailed {
-		return nil
-	}
-	if !last.lasts(shownAt, now) && mayPass(last.reason) {
+func planFailed(service *corev1.Service, failed failedPass, now time.Time) []action {
+	if service == nil || !hasFinalizer(service) || failed.reason == ReasonWriteFailed || !failed.lasts && mayPass(failed.reason) {
 		return nil
 	}
 	shown := publishedBy(service)
-	next := transition(shown.ready, metav1.ConditionFalse, last.reason, kit.EventMessage(last.err.Error()), now)
+	next := transition(shown.ready, metav1.ConditionFalse, failed.reason, failed.message, now)
 	// A message that changes while its reason stays waits. Some clouds put the number of the request into each of their messages.
 	repeats := shown.ready != nil && shown.ready.Reason == next.Reason && shown.ready.Status == next.Status
-	if sameCondition(shown.ready, next) || repeats && now.Sub(shownAt) < kit.EventInterval {
+	if sameCondition(shown.ready, next) || repeats && failed.shownLately {
 		return nil
 	}
 	return []action{{verb: verbPublish, service: service, failed: true, publish: publication{shown.ingress, next}}}
@@ -363,7 +366,7 @@ func differenceFor(want desired, made *made, now time.Time) *targetChange {
 
 // publishedBy is what a Service shows, as the API server would.
 func publishedBy(service *corev1.Service) publication {
-	return publication{normalized(service.Status.LoadBalancer.Ingress), meta.FindStatusCondition(service.Status.Conditions, ConditionReady)}
+	return publication{normalized(service.Status.LoadBalancer.Ingress), conditionOf(service)}
 }
 
 // reasonsToEnsure says why the plugin has to look at the whole load balancer. None: it need not.
@@ -475,7 +478,11 @@ func normalized(ingress []corev1.LoadBalancerIngress) []corev1.LoadBalancerIngre
 
 // conditionOf returns the condition LoadBalancerReady of a Service, nil if it has none.
 func conditionOf(service *corev1.Service) *metav1.Condition {
-	return meta.FindStatusCondition(service.Status.Conditions, ConditionReady)
+	at := slices.IndexFunc(service.Status.Conditions, func(condition metav1.Condition) bool { return condition.Type == ConditionReady })
+	if at < 0 {
+		return nil
+	}
+	return &service.Status.Conditions[at]
 }
 
 // transition returns the condition after current, which may be nil.

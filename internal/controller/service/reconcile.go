@@ -270,7 +270,7 @@ func (r *reconciler) begin(ctx context.Context, key types.NamespacedName) (*pass
 	if p.service != nil && p.known.made != nil && p.known.made.service.UID != p.service.UID {
 		p.known.nameReused()
 	}
-	p.want.follow(p.service, &p.known, r.classes)
+	p.want.intent, p.want.inputs = p.known.intent(p.service, r.classes), p.service
 	p.last = p.known.continued(p.want)
 	p.priority = queuePriority(p.service, p.want.intent, p.known)
 	return p, nil
@@ -292,7 +292,7 @@ func (r *reconciler) run(ctx context.Context, p *pass) error {
 		case !called:
 			return nil
 		}
-		p.want.follow(p.service, &p.known, r.classes)
+		p.want.intent, p.want.inputs = p.known.intent(p.service, r.classes), p.service
 	}
 	return errTooManyRounds
 }
@@ -501,7 +501,12 @@ func (r *reconciler) failed(ctx context.Context, p *pass, err error) time.Durati
 	r.events.failed(ctx, p.last, about, kind, "Could not bring the load balancer in line with the Service", err)
 	if p.last.reason != ReasonNotFound || p.known.made != nil && p.known.made.denial.told() {
 		// Users can see it later. If it cannot be written, the next failure tries again.
-		if _, err := r.carryOut(ctx, p, planFailed(p.service, p.last, p.known.conditionAt, time.Now())); err != nil {
+		now := time.Now()
+		failure := failedPass{
+			reason: p.last.reason, message: kit.EventMessage(err.Error()),
+			shownLately: now.Sub(p.known.conditionAt) < kit.EventInterval, lasts: p.last.lasts(p.known.conditionAt, now),
+		}
+		if _, err := r.carryOut(ctx, p, planFailed(p.service, failure, now)); err != nil {
 			logf.FromContext(ctx).Error(err, "Could not write the failure to the Service's condition", "reason", p.last.reason)
 		}
 	}

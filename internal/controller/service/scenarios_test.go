@@ -189,7 +189,7 @@ func (s *scenario) run(ctx context.Context, p *pass) error {
 		if _, err := s.reconciler.carryOut(ctx, p, plan); err != nil {
 			return err
 		}
-		p.want.follow(p.service, &p.known, s.reconciler.classes)
+		p.want.intent, p.want.inputs = p.known.intent(p.service, s.reconciler.classes), p.service
 	}
 	return errTooManyRounds
 }

@@ -458,6 +458,11 @@ type predecessor struct {
 	attempt
 }
 
+// intent returns what shall become of the load balancer of a Service, which may be gone.
+func (s *state) intent(service *corev1.Service, classes Classes) intent {
+	return intentFor(service, classes, s.knows(service))
+}
+
 // knows reports whether this process has made or removed the load balancer of this very Service.
 func (s *state) knows(service *corev1.Service) bool {
 	if service == nil {
