@@ -63,7 +63,7 @@ const (
 	// NodesQuiet is for how long no other node must have changed before a pass over all nodes begins ahead of its time, so a rack that loses
 	// its power is one pass.
 	NodesQuiet = 500 * time.Millisecond
-	// Moment is how long changes that follow each other closely are gathered, and for how long nobody is told that something waits.
+	// Moment is how long changes that follow each other closely are gathered, and how long a wait is before an event tells it.
 	Moment = time.Second
 	// firstRetry is the first pause of the reference.
 	firstRetry = 5 * time.Millisecond

@@ -151,7 +151,7 @@ func (l *LoadBalancers) find(ctx context.Context, listed []provider.LoadBalancer
 	return orphans.Balancers(listed, live, cluster), nil
 }
 
-// uids returns the UIDs of the Services that there are, and of those that may be gone while this process is still to delete what it made for them.
+// uids returns the UIDs of the Services that there are, and of the ones for which this process still has something to delete.
 func (l *LoadBalancers) uids(list func(add func(types.UID)) error) (map[types.UID]bool, error) {
 	uids := map[types.UID]bool{}
 	for _, uid := range l.Made() {
