@@ -353,7 +353,7 @@ func (r *reconciler) follow(ctx context.Context, p *pass) (next time.Duration, w
 	if err != nil {
 		return r.onlyTargetsFailed(ctx, p, err), false
 	}
-	p.known.retarget = attempt{}
+	p.known.followed()
 	return 0, false
 }
 

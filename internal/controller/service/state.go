@@ -337,6 +337,12 @@ func (s *state) retargetFailed(targets *targetSet, err error, pauses backoff, no
 	s.retarget.targets, s.retarget.tried = targets.members, s.tries
 }
 
+// followed says that the targets were changed while their Service waits, which is next.
+func (s *state) followed() {
+	s.tries++
+	s.retarget = attempt{tried: s.tries}
+}
+
 // failing reports whether the last pass over the Service failed.
 func (s *state) failing() bool { return s.ensure.err != nil || s.remove.err != nil }
 
