@@ -123,7 +123,7 @@ var ofOthers = []Mutant{
 	{
 		Name: "takes-all-nodes", What: "a provider ID of another scheme is taken for one of ours", Schedule: begin + "0s nodes-leave names=n-6\n",
 		File: "internal/instances/ownership/ownership.go",
-		Old:  "\tdefault:\n\t\treturn Foreign, notDeclared", New: "\tdefault:\n\t\treturn Ours, notDeclared",
+		Old:  "return decided(Foreign, notDeclared)", New: "return decided(Ours, notDeclared)",
 	},
 	{
 		Name: "keeps-routes", What: "routes of deleted nodes stay", Schedule: departures,

@@ -32,55 +32,55 @@ func newWriter(options Options, traces *traces) writer {
 	return writer{client: options.Client, traces: traces, whole: options.Whole, denied: &atomic.Bool{}}
 }
 
-// apply carries out the plan of a pass, one action after the other, and stops at the first that does not take effect. Only that the API
+// apply carries out the plan of a pass, one write after the other, and stops at the first that does not take effect. Only that the API
 // server refuses the addresses stops nothing: a node without them can run pods, one that keeps its taint cannot. It gets how the pass ends if all
 // takes effect, and returns how it has ended.
 //
 // See ADR 13.
-func (w writer) apply(ctx context.Context, node *corev1.Node, ends result) result {
-	known := w.versionOf(node)
-	for _, action := range ends.plan.actions {
-		stepping, span := w.traces.start(ctx, spanOf(action.target))
-		var version string
-		var err error
-		version, known, err = w.write(stepping, action, known)
-		endStep(span, err)
+func (w writer) apply(ctx context.Context, ends result) result {
+	known := "" // the version in which the whole of the node is known
+	if before := ends.plan.before; w.whole != nil && !w.denied.Load() && before != nil && w.whole(before) {
+		known = before.ResourceVersion
+	}
+	for _, write := range ends.plan.writes {
+		version, stillKnown, err := w.write(ctx, ends.plan, write, known)
+		known = stillKnown
 		if err == nil {
 			ends.wrote = version
 			continue
 		}
-		refused := kit.WriteError(fmt.Errorf("writing the %s of the node: %w", action.target, err))
+		refused := kit.WriteError(fmt.Errorf("writing the %s of the node: %w", write.target, err))
 		switch {
-		case action.target == targetAddresses && kit.RefusedForGood(err):
+		case write.target == targetAddresses && kit.RefusedForGood(err):
 			ends.withoutAddresses = &writeError{err: refused, addressesOnly: true}
 		case kit.OutcomeOf(err) == kit.Outdated:
-			return result{kind: overtaken, wrote: ends.wrote, said: ends.said, err: &writeError{err: fmt.Errorf("%w: %w", errAlwaysTooLate, refused)}}
+			ends.kind, ends.err = overtaken, &writeError{err: fmt.Errorf("%w: %w", errAlwaysTooLate, refused)}
+			return ends
 		default:
-			return result{kind: failed, wrote: ends.wrote, err: &writeError{err: refused}}
+			ends.kind, ends.err = failed, &writeError{err: refused}
+			return ends
 		}
 	}
 	return ends
 }
 
-// versionOf returns the resource version in which the whole of a node is known, empty if it is not.
-func (w writer) versionOf(node *corev1.Node) string {
-	if w.whole == nil || w.denied.Load() || !w.whole(node) {
-		return ""
-	}
-	return node.ResourceVersion
-}
-
-// write carries out one action: by an update if the node is known in the version that it has, else by the guarded patch. It returns the version
+// write makes one write: by an update if the node is known in the version that it has, else by the guarded patch. It returns the version
 // of the node after it, and the same if the node is still known in that one.
-func (w writer) write(ctx context.Context, action action, known string) (version, stillKnown string, err error) {
+func (w writer) write(ctx context.Context, planned plan, write write, known string) (version, stillKnown string, err error) {
+	ctx, end := w.traces.step(ctx, writeSpans[write.target])
+	defer func() { end(err) }()
 	ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
 	defer cancel()
 	if known != "" {
-		after := action.after.DeepCopy()
-		after.ResourceVersion = known
-		err := w.update(ctx, after, action.target)
+		node := planned.updated(write.target)
+		node.ResourceVersion = known
+		if write.target == targetAddresses {
+			err = w.client.Status().Update(ctx, node, client.FieldOwner(fieldManager))
+		} else {
+			err = w.client.Update(ctx, node, client.FieldOwner(fieldManager))
+		}
 		if err == nil {
-			return after.ResourceVersion, after.ResourceVersion, nil
+			return node.ResourceVersion, node.ResourceVersion, nil
 		}
 		if kit.OutcomeOf(err) != kit.Outdated && !kit.RefusedForGood(err) {
 			return "", "", err
@@ -88,8 +88,13 @@ func (w writer) write(ctx context.Context, action action, known string) (version
 		// Another writer's change may not concern us, such as a heartbeat. A manager that may not update may still patch.
 		w.note(ctx, err)
 	}
-	patched, err := w.patch(ctx, action)
-	return patched.ResourceVersion, "", err
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: planned.before.Name}}
+	if write.target == targetAddresses {
+		err = w.client.Status().Patch(ctx, node, write.patch, client.FieldOwner(fieldManager))
+	} else {
+		err = w.client.Patch(ctx, node, write.patch, client.FieldOwner(fieldManager))
+	}
+	return node.ResourceVersion, "", err
 }
 
 // note remembers that we may not update nodes. Admission has the same code for a denial, which says nothing of other nodes.
@@ -99,29 +104,4 @@ func (w writer) note(ctx context.Context, err error) {
 	if prohibited && !w.denied.Swap(true) {
 		log.FromContext(ctx).Info("Not allowed to update nodes; patching them instead, which costs the API server more", "reason", err.Error())
 	}
-}
-
-// update writes a node back whole. What the API server takes from the node that it has, whatever an update says, is left out of it.
-func (w writer) update(ctx context.Context, node *corev1.Node, of target) error {
-	if of == targetAddresses {
-		return w.client.Status().Update(ctx, node, client.FieldOwner(fieldManager))
-	}
-	node.Status = corev1.NodeStatus{}
-	return w.client.Update(ctx, node, client.FieldOwner(fieldManager))
-}
-
-// spanOf names the span of a write.
-func spanOf(written target) string {
-	if written == targetAddresses {
-		return spanWriteAddresses
-	}
-	return spanWriteNode
-}
-
-func (w writer) patch(ctx context.Context, action action) (*corev1.Node, error) {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: action.after.Name}}
-	if action.target == targetAddresses {
-		return node, w.client.Status().Patch(ctx, node, action.patch, client.FieldOwner(fieldManager))
-	}
-	return node, w.client.Patch(ctx, node, action.patch, client.FieldOwner(fieldManager))
 }

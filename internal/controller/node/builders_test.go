@@ -10,6 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -82,6 +85,11 @@ func allLabels(instanceType, zone, region string) edit {
 	)
 }
 
+// desire is what a node shall show by what a cloud says that vouches for nothing.
+func desire(node *corev1.Node, metadata *cloudprovider.InstanceMetadata) (desired, error) {
+	return desireFor(node, instances.Observation{Metadata: *metadata}, ownership.Uninitialized(node), ownership.Rules{})
+}
+
 // decide is the pure part of a pass over a node.
 func decide(node *corev1.Node, metadata *cloudprovider.InstanceMetadata) (plan, error) {
 	want, err := desire(node, metadata)
@@ -97,8 +105,8 @@ func patched(node *corev1.Node, planned plan) (*corev1.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, action := range planned.actions {
-		document, err := json.Marshal(action.patch)
+	for _, write := range planned.writes {
+		document, err := json.Marshal(write.patch)
 		if err != nil {
 			return nil, err
 		}

@@ -9,12 +9,13 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	nodehelpers "k8s.io/cloud-provider/node/helpers"
 	netutils "k8s.io/utils/net"
 
+	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/bounds"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/internal/message"
@@ -34,8 +35,8 @@ type desired struct {
 	wellKnown map[string]string
 	// additional are the provider's own labels, for a node that waits for its initialization.
 	additional map[string]string
-	// annotations are to be added to the node's own: the record that the node was proven to be ours, if it needs one.
-	annotations map[string]string
+	// record is the annotation by which the node was proven to be ours, empty if it needs none.
+	record string
 	// discarded are labels of the provider that no node gets, in the order of their keys.
 	discarded []discardedLabel
 }
@@ -109,26 +110,26 @@ func (e *invalidMetadataError) Error() string {
 // Unwrap returns what is wrong.
 func (e *invalidMetadataError) Unwrap() error { return e.err }
 
-// desire derives what a node shall show from what the cloud said of its instance. With an error, a *nodeIPMismatchError or
-// an *invalidMetadataError or both joined, the rest of what is returned still holds: an initialized node can show that much.
+// desireFor derives what a node shall show from what the cloud said of its instance. With an error, a *nodeIPMismatchError or
+// an *invalidMetadataError or both joined, the rest of what is returned still holds: an initialized node can show that much. A node that is
+// initialized may have lost its taint to another writer while the cloud was asked; as with the reference, it is initialized all the same.
 //
 // See ADR 12.
-func desire(node *corev1.Node, metadata *cloudprovider.InstanceMetadata) (desired, error) {
-	return desireFor(node, metadata, ownership.Uninitialized(node))
-}
-
-// desireFor is desire for a node that may have lost its taint to another writer while the cloud was asked. As with the reference, it is
-// initialized all the same.
-func desireFor(node *corev1.Node, metadata *cloudprovider.InstanceMetadata, initializes bool) (desired, error) {
-	addresses, addressErr := desireAddresses(node, metadata.NodeAddresses, initializes)
-	wellKnown, labelErr := desireWellKnown(metadata)
-	want := desired{initializes: initializes, addresses: addresses, leading: leading(node, addresses), wellKnown: wellKnown}
-	var idErr error
-	if initializes && node.Spec.ProviderID == "" {
-		want.providerID, idErr = desireProviderID(metadata.ProviderID)
-	} else if initializes {
+func desireFor(node *corev1.Node, observation instances.Observation, initializes bool, owners ownership.Rules) (desired, error) {
+	metadata := &observation.Metadata
+	want := desired{initializes: initializes}
+	var addressErr, labelErr, idErr error
+	want.addresses, want.leading, addressErr = desireAddresses(node, metadata.NodeAddresses, initializes)
+	want.wellKnown, labelErr = desireWellKnown(metadata)
+	providerID, answered := node.Spec.ProviderID, observation.Answered
+	if initializes {
 		want.providerID = metadata.ProviderID
 	}
+	if initializes && providerID == "" {
+		want.providerID, idErr = desireProviderID(metadata.ProviderID)
+		providerID, answered = want.providerID, want.providerID // what the node gets from the answer is proven by it
+	}
+	want.record = owners.Record(providerID, answered)
 	want.additional, want.discarded = desireAdditional(metadata.AdditionalLabels)
 	return want, errors.Join(addressErr, labelErr, idErr)
 }
@@ -146,99 +147,80 @@ func desireProviderID(said string) (string, error) {
 	}
 }
 
-// desireAddresses returns the addresses that the node shall have, or nil to leave its addresses as they are.
+// desireAddresses returns the addresses that the node shall have, or nil to leave its addresses as they are, and how many of them are the kubelet's
+// node IPs, which come first.
 //
 // The node keeps its host name if the cloud gives none. A node IP of the kubelet comes first, and is the only address of its type. The kubelet gets
 // it by --node-ip, and shows it in the annotation alpha.kubernetes.io/provided-node-ip. Duplicates are dropped. The API server refuses a status with
 // the same type and address twice (ValidateNodeUpdate), and checks nothing else about addresses.
-func desireAddresses(node *corev1.Node, said []corev1.NodeAddress, initializes bool) ([]corev1.NodeAddress, error) {
+func desireAddresses(node *corev1.Node, said []corev1.NodeAddress, initializes bool) (addresses []corev1.NodeAddress, leading int, err error) {
 	cloud, err := validAddresses(said)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	provided, hasProvided := node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr]
 	if hasProvided && (len(cloud) > 0 || initializes) {
 		// The cloud itself has to know the node's IP, whatever host name the node brings.
 		if _, err := nodehelpers.GetNodeAddressesFromNodeIP(provided, cloud); err != nil {
-			return nil, &nodeIPMismatchError{provided: provided, cloud: cloud, err: err}
+			return nil, 0, &nodeIPMismatchError{provided: provided, cloud: cloud, err: err}
 		}
 	}
 	if len(cloud) == 0 {
-		return nil, nil
+		return nil, 0, nil
 	}
-	addresses := slices.Clone(cloud)
 	isHostName := func(address corev1.NodeAddress) bool { return address.Type == corev1.NodeHostName }
+	all := slices.Clone(cloud)
 	if !slices.ContainsFunc(cloud, isHostName) {
 		for _, address := range node.Status.Addresses {
 			if isHostName(address) {
-				addresses = append(addresses, address)
+				all = append(all, address)
 			}
 		}
 	}
-	if !hasProvided {
-		return withoutDuplicates(addresses), nil
-	}
-	addresses, err = nodehelpers.GetNodeAddressesFromNodeIP(provided, addresses)
-	if err != nil {
-		return nil, &nodeIPMismatchError{provided: provided, cloud: cloud, err: err}
-	}
-	return withoutDuplicates(addresses), nil
-}
-
-// leading returns how many of the first addresses are the kubelet's node IPs.
-func leading(node *corev1.Node, addresses []corev1.NodeAddress) int {
 	nodeIPs := map[string]bool{}
-	for nodeIP := range strings.SplitSeq(node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr], ",") {
-		if ip := netutils.ParseIPSloppy(strings.TrimSpace(nodeIP)); ip != nil {
-			nodeIPs[ip.String()] = true
+	if hasProvided {
+		if all, err = nodehelpers.GetNodeAddressesFromNodeIP(provided, all); err != nil {
+			return nil, 0, &nodeIPMismatchError{provided: provided, cloud: cloud, err: err}
+		}
+		for nodeIP := range strings.SplitSeq(provided, ",") {
+			if ip := netutils.ParseIPSloppy(strings.TrimSpace(nodeIP)); ip != nil {
+				nodeIPs[ip.String()] = true
+			}
 		}
 	}
-	count := slices.IndexFunc(addresses, func(address corev1.NodeAddress) bool {
-		ip := netutils.ParseIPSloppy(address.Address)
-		return ip == nil || !nodeIPs[ip.String()]
-	})
-	if count < 0 {
-		return len(addresses)
+	for _, address := range all {
+		if slices.Contains(addresses, address) {
+			continue
+		}
+		if ip := netutils.ParseIPSloppy(address.Address); leading == len(addresses) && ip != nil && nodeIPs[ip.String()] {
+			leading++
+		}
+		addresses = append(addresses, address)
 	}
-	return count
+	return addresses, leading, nil
 }
 
-// validAddresses returns the cloud's addresses without invalid ones. The API server would accept these, and clients of the kubelet would use them. It
-// returns an error if all addresses are invalid, or if there are more than bounds.MaxAddresses.
+// validAddresses returns the cloud's addresses without invalid ones, which are not what their type says. The API server would accept these, and
+// clients of the kubelet would use them. Of names nothing is asked but that they may be one by their length. It returns an error if all addresses
+// are invalid, or if there are more than bounds.MaxAddresses.
 func validAddresses(said []corev1.NodeAddress) ([]corev1.NodeAddress, error) {
 	if len(said) > bounds.MaxAddresses {
 		return nil, &invalidMetadataError{value: "addresses", err: fmt.Errorf("there are more than %d", bounds.MaxAddresses)}
 	}
-	if !slices.ContainsFunc(said, invalidAddress) {
-		return said, nil
-	}
-	valid := slices.DeleteFunc(slices.Clone(said), invalidAddress)
-	if len(valid) == 0 {
+	valid := slices.DeleteFunc(slices.Clone(said), func(address corev1.NodeAddress) bool {
+		switch address.Type {
+		case corev1.NodeInternalIP, corev1.NodeExternalIP:
+			return netutils.ParseIPSloppy(address.Address) == nil
+		default:
+			text := string(address.Type) + "=" + address.Address
+			return address.Address == "" || len(address.Address) > bounds.MaxTextBytes || len(address.Type) > bounds.MaxTextBytes ||
+				message.Printable(text, len(text)) != text
+		}
+	})
+	if len(valid) == 0 && len(said) > 0 {
 		return nil, &invalidMetadataError{value: "addresses", err: fmt.Errorf("none of %s is one", shownAddresses(said))}
 	}
 	return valid, nil
-}
-
-// invalidAddress reports whether an address is not what its type says. Of names nothing is asked but that they may be one by their length.
-func invalidAddress(address corev1.NodeAddress) bool {
-	switch address.Type {
-	case corev1.NodeInternalIP, corev1.NodeExternalIP:
-		return netutils.ParseIPSloppy(address.Address) == nil
-	default:
-		text := string(address.Type) + "=" + address.Address
-		return address.Address == "" || len(address.Address) > bounds.MaxTextBytes || len(address.Type) > bounds.MaxTextBytes ||
-			message.Printable(text, len(text)) != text
-	}
-}
-
-// withoutDuplicates keeps the first of equal addresses, in their order.
-func withoutDuplicates(addresses []corev1.NodeAddress) []corev1.NodeAddress {
-	seen := make(map[corev1.NodeAddress]bool, len(addresses))
-	return slices.DeleteFunc(addresses, func(address corev1.NodeAddress) bool {
-		again := seen[address]
-		seen[address] = true
-		return again
-	})
 }
 
 // labelPair is a label's stable key with the beta key that preceded it.
@@ -263,8 +245,8 @@ func desireWellKnown(metadata *cloudprovider.InstanceMetadata) (map[string]strin
 		if said.value == "" {
 			continue
 		}
-		if err := validLabel(said.label.stable, said.value); err != nil {
-			invalid = append(invalid, &invalidMetadataError{key: said.label.stable, value: said.value, err: err})
+		if faults := validation.IsValidLabelValue(said.value); len(faults) > 0 {
+			invalid = append(invalid, &invalidMetadataError{key: said.label.stable, value: said.value, err: invalidLabel(faults)})
 			continue
 		}
 		wellKnown[said.label.stable], wellKnown[said.label.beta] = said.value, said.value
@@ -283,23 +265,23 @@ func desireAdditional(said map[string]string) (map[string]string, []discardedLab
 	size := 0
 	for _, key := range slices.Sorted(maps.Keys(said)) {
 		value := said[key]
-		if size += len(key) + len(value); size > bounds.MaxLabelBytes {
+		size += len(key) + len(value)
+		faults := append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)...)
+		switch {
+		case size > bounds.MaxLabelBytes:
 			discarded = append(discarded, discardedLabel{key, value, fmt.Sprintf("the instance has more than %d KiB of labels", bounds.MaxLabelBytes>>10)})
-		} else if kubernetesKey.MatchString(key) {
+		case kubernetesKey.MatchString(key):
 			discarded = append(discarded, discardedLabel{key, value, "the key is in a namespace of Kubernetes"})
-		} else if err := validLabel(key, value); err != nil {
-			discarded = append(discarded, discardedLabel{key, value, err.Error()})
-		} else {
+		case len(faults) > 0:
+			discarded = append(discarded, discardedLabel{key, value, invalidLabel(faults).Error()})
+		default:
 			additional[key] = value
 		}
 	}
 	return additional, discarded
 }
 
-// validLabel returns what makes a label one that the API server would refuse.
-func validLabel(key, value string) error {
-	if _, err := (labels.Set{key: value}).AsValidatedSelector(); err != nil {
-		return message.Bound(fmt.Errorf("it is not a valid label: %w", err), 2*maxShown)
-	}
-	return nil
+// invalidLabel says why the API server would refuse a label.
+func invalidLabel(faults []string) error {
+	return message.Bound(fmt.Errorf("it is not a valid label: %s", strings.Join(faults, "; ")), 2*maxShown)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
@@ -55,7 +56,7 @@ func FuzzMetadata(f *testing.F) {
 			t.Fatalf("the plan does not fit its node: %v", patchErr)
 		}
 		checkShown(t, after, want)
-		encoded, _ := json.Marshal(planned.actions)
+		encoded, _ := json.Marshal(planned.writes)
 		if len(encoded) > 10*(len(labels)+len(addresses)+len(id)+len(place))+10_000 {
 			t.Errorf("a plan of %d bytes", len(encoded))
 		}
@@ -63,7 +64,7 @@ func FuzzMetadata(f *testing.F) {
 			return
 		}
 		again, err := desire(after, &metadata)
-		if more := planFor(after, again, nil); err != nil || len(more.actions) > 0 {
+		if more := planFor(after, again, nil); err != nil || len(more.writes) > 0 {
 			t.Errorf("planned again: %v, %v", more.changes(), err)
 		}
 	})
@@ -94,7 +95,7 @@ func checkShown(t *testing.T, after *corev1.Node, want desired) {
 		t.Errorf("foreign things have changed: %v, %v, %v", after.Labels, after.Annotations, after.Spec.Taints)
 	}
 	for key, value := range after.Labels {
-		if err := validLabel(key, value); err != nil {
+		if _, err := (labels.Set{key: value}).AsValidatedSelector(); err != nil {
 			t.Errorf("the label %q=%q: %v", key, value, err)
 		}
 	}
@@ -104,10 +105,8 @@ func checkShown(t *testing.T, after *corev1.Node, want desired) {
 	if diff := cmp.Diff(want.addresses, after.Status.Addresses, cmpopts.EquateEmpty()); want.addresses != nil && diff != "" {
 		t.Errorf("the addresses are others (-want +got):\n%s", diff)
 	}
-	for _, address := range after.Status.Addresses {
-		if invalidAddress(address) {
-			t.Errorf("an address that is none: %q", address)
-		}
+	if valid, err := validAddresses(after.Status.Addresses); err != nil || len(valid) < len(after.Status.Addresses) {
+		t.Errorf("addresses %v, of which valid are %v: %v", after.Status.Addresses, valid, err)
 	}
 }
 

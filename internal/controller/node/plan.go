@@ -11,38 +11,30 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit/jsonpatch"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
-// plan is what has to be written to a node.
+// plan is a node as it shall be.
 type plan struct {
-	// actions are carried out in order; the next one only if the one before it succeeded. None: the node is as desired.
-	actions []action
+	// before is the node as it is, and after as it shall be; what does not change they share.
+	before, after *corev1.Node
+	// writes lead from one to the other, in order; the next one only if the one before it succeeded. None: the node is as desired.
+	writes []write
 	// kept are the provider's labels whose keys another writer uses on this node with other values, sorted.
 	kept []string
 	// unknown are the labels that are not as the cloud says and of which it is not known who wrote them, in their order.
 	unknown []string
 }
 
-// The fields of a node that we write, as JSON pointers. The escaped key of a label or an annotation, or the index of a taint, follows its pointer.
-const (
-	fieldAddresses   = "/status/addresses"
-	fieldLabels      = "/metadata/labels"
-	fieldAnnotations = "/metadata/annotations"
-	fieldProviderID  = "/spec/providerID"
-	fieldTaints      = "/spec/taints"
-)
-
-// action is one write to the API server.
-type action struct {
+// write is one write to the API server.
+type write struct {
 	target target
-	// after is the node as it shall be, but for what other actions write. It shares with the node before what this one does not write.
-	after *corev1.Node
 	// patch is the difference. It tests everything that it depends on. It takes effect only on the node it was planned for, and only if no other
 	// writer changed the same fields.
 	patch jsonpatch.Patch
 }
 
-// target is the part of a node that an action writes.
+// target is the part of a node that a write changes. The API server takes the status of a node by requests of their own.
 type target string
 
 const (
@@ -52,18 +44,15 @@ const (
 	targetNode target = "labels and taints"
 )
 
-// planFor returns what makes a node show what is desired. The addresses come first and the taint is the last thing to go: a program that waits
+// planFor returns the node as desired. The addresses come first and the taint is the last thing to go: a program that waits
 // for that finds all the rest. Only a node that is being initialized gets a provider ID. Ours says of labels whether a manager that decides for
 // the cloud wrote the values that the node has; what it does not say is not known. It counts for an initialized node only.
 func planFor(node *corev1.Node, want desired, ours map[string]bool) plan {
-	var planned plan
-	if want.addresses != nil && !sameAddresses(node.Status.Addresses, want.addresses, want.leading) {
-		after := *node
-		after.Status.Addresses = want.addresses
-		patch := jsonpatch.Replace(node.UID, fieldAddresses, node.Status.Addresses, want.addresses)
-		planned.actions = append(planned.actions, action{targetAddresses, &after, patch})
-	}
 	after := *node
+	planned := plan{before: node, after: &after}
+	if want.addresses != nil && !sameAddresses(node.Status.Addresses, want.addresses, want.leading) {
+		after.Status.Addresses = want.addresses
+	}
 	after.Labels = maps.Clone(node.Labels)
 	if after.Labels == nil {
 		after.Labels = map[string]string{}
@@ -79,15 +68,61 @@ func planFor(node *corev1.Node, want desired, ours map[string]bool) plan {
 		planned.unknown = followCloud(after.Labels, want.wellKnown, ours)
 	}
 	followBeta(after.Labels)
-	if len(want.annotations) > 0 {
-		after.Annotations = map[string]string{}
-		maps.Copy(after.Annotations, node.Annotations)
-		maps.Copy(after.Annotations, want.annotations)
+	if want.record != "" {
+		after.Annotations = maps.Clone(node.Annotations)
+		if after.Annotations == nil {
+			after.Annotations = map[string]string{}
+		}
+		after.Annotations[ownership.AnnotationProven] = want.record
 	}
-	if patch := difference(node, &after); len(patch) > 0 {
-		planned.actions = append(planned.actions, action{targetNode, &after, append(jsonpatch.Patch{jsonpatch.Same(node.UID)}, patch...)})
-	}
+	planned.writes = difference(node, &after)
 	return planned
+}
+
+// difference turns a node into another one: its addresses; then its provider ID where it has none, its labels, its annotations, and without
+// taints, the last one first, so the places of the others stay.
+func difference(before, after *corev1.Node) (writes []write) {
+	if !slices.Equal(before.Status.Addresses, after.Status.Addresses) {
+		patch := jsonpatch.Replace(before.UID, "/status/addresses", before.Status.Addresses, after.Status.Addresses)
+		writes = append(writes, write{targetAddresses, patch})
+	}
+	patch := jsonpatch.Patch{jsonpatch.Same(before.UID)}
+	if path := "/spec/providerID"; before.Spec.ProviderID != after.Spec.ProviderID {
+		patch = append(patch, jsonpatch.Operation{Op: "test", Path: path}, jsonpatch.Operation{Op: "add", Path: path, Value: after.Spec.ProviderID})
+	}
+	patch = append(patch, jsonpatch.Values("/metadata/labels", before.Labels, after.Labels)...)
+	patch = append(patch, jsonpatch.Values("/metadata/annotations", before.Annotations, after.Annotations)...)
+	for place, taint := range slices.Backward(before.Spec.Taints) {
+		if !slices.Contains(after.Spec.Taints, taint) {
+			path := fmt.Sprintf("/spec/taints/%d", place)
+			patch = append(patch, jsonpatch.Operation{Op: "test", Path: path, Value: taint}, jsonpatch.Operation{Op: "remove", Path: path})
+		}
+	}
+	if len(patch) > 1 {
+		writes = append(writes, write{targetNode, patch})
+	}
+	return writes
+}
+
+// updated returns the node that an update of a part of it writes back whole. Of the status the API server takes no more than the status, and of
+// all else no status, whatever an update says.
+func (p plan) updated(part target) *corev1.Node {
+	if part == targetAddresses {
+		node := p.before.DeepCopy()
+		node.Status.Addresses = p.after.Status.Addresses
+		return node
+	}
+	node := *p.after
+	node.Status = corev1.NodeStatus{}
+	return node.DeepCopy()
+}
+
+// changes returns the paths that a plan writes, in order, for logs.
+func (p plan) changes() (paths []string) {
+	for _, write := range p.writes {
+		paths = append(paths, write.patch.Changes()...)
+	}
+	return paths
 }
 
 // sameAddresses reports whether two lists hold the same addresses, the first ones in the same order.
@@ -139,65 +174,4 @@ func followBeta(labels map[string]string) {
 			labels[label.stable] = value
 		}
 	}
-}
-
-// difference turns a node into another one: its provider ID where it has none, its labels, its annotations, and without taints, the last one
-// first, so the places of the others stay.
-func difference(before, after *corev1.Node) jsonpatch.Patch {
-	var patch jsonpatch.Patch
-	if before.Spec.ProviderID != after.Spec.ProviderID {
-		patch = jsonpatch.Patch{{Op: "test", Path: fieldProviderID}, {Op: "add", Path: fieldProviderID, Value: after.Spec.ProviderID}}
-	}
-	patch = append(patch, setValues(fieldLabels, before.Labels, after.Labels)...)
-	patch = append(patch, setValues(fieldAnnotations, before.Annotations, after.Annotations)...)
-	for place, taint := range slices.Backward(before.Spec.Taints) {
-		if !slices.Contains(after.Spec.Taints, taint) {
-			path := fmt.Sprintf("%s/%d", fieldTaints, place)
-			patch = append(patch, jsonpatch.Operation{Op: "test", Path: path, Value: taint}, jsonpatch.Operation{Op: "remove", Path: path})
-		}
-	}
-	return patch
-}
-
-// setValues turns a map of strings into another one, key by key in order, each tested to be as it was.
-func setValues(path string, from, to map[string]string) jsonpatch.Patch {
-	var patch jsonpatch.Patch
-	keys := slices.Concat(slices.Collect(maps.Keys(from)), slices.Collect(maps.Keys(to)))
-	slices.Sort(keys)
-	for _, key := range slices.Compact(keys) {
-		old, had := from[key]
-		value, has := to[key]
-		if had == has && old == value {
-			continue
-		}
-		at := jsonpatch.Member(path, key)
-		before := jsonpatch.Operation{Op: "test", Path: at}
-		if had {
-			before.Value = old
-		}
-		after := jsonpatch.Operation{Op: "remove", Path: at}
-		if has {
-			after = jsonpatch.Operation{Op: "add", Path: at, Value: value}
-		}
-		patch = append(patch, before, after)
-	}
-	if len(from) == 0 && len(patch) > 0 {
-		// The API server leaves an empty map out, and a patch cannot add to what is not there.
-		made := jsonpatch.Patch{{Op: "test", Path: path}, {Op: "add", Path: path, Value: map[string]string{}}}
-		patch = append(made, patch...)
-	}
-	return patch
-}
-
-// changes returns the paths that a plan writes, in order, for logs.
-func (p plan) changes() []string {
-	var paths []string
-	for _, action := range p.actions {
-		for _, operation := range action.patch {
-			if operation.Op != "test" {
-				paths = append(paths, operation.Path)
-			}
-		}
-	}
-	return paths
 }

@@ -94,7 +94,7 @@ func TestLabelsFollowTheCloudWhereTheyAreOurs(t *testing.T) {
 func TestWhatTheCloudDoesNotSayChangesNothing(t *testing.T) {
 	node := newNode(withID("sim://1"), allLabels("t", "z", "r"), withAddresses(internalIP("10.0.0.1")),
 		withLabels("a", "1"))
-	if planned := planFor(node, desired{}, nil); len(planned.actions) > 0 {
+	if planned := planFor(node, desired{}, nil); len(planned.writes) > 0 {
 		t.Errorf("planned %v without a word of the cloud", planned.changes())
 	}
 }
@@ -129,12 +129,12 @@ func TestThePatchOfAnInitialization(t *testing.T) {
 			{"op":"remove","path":"/spec/taints/0","value":null}]`,
 	}
 	var got []string
-	for _, action := range planned.actions {
-		encoded, err := json.Marshal(action.patch)
+	for _, write := range planned.writes {
+		encoded, err := json.Marshal(write.patch)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got = append(got, string(action.target)+" "+string(encoded))
+		got = append(got, string(write.target)+" "+string(encoded))
 	}
 	for i := range want {
 		want[i] = strings.NewReplacer("\n", "", "\t", "").Replace(want[i])
@@ -219,7 +219,7 @@ func TestNothingIsPlannedForANodeThatIsAsDesired(t *testing.T) {
 		ProviderID: "sim://1", InstanceType: "t", Zone: "z", Region: "r", NodeAddresses: addresses(internalIP("10.0.0.1")),
 	}
 	node := newNode(withID("sim://1"), allLabels("t", "z", "r"), withAddresses(internalIP("10.0.0.1"), hostName("h")))
-	if planned, err := decide(node, metadata); err != nil || len(planned.actions) > 0 {
+	if planned, err := decide(node, metadata); err != nil || len(planned.writes) > 0 {
 		t.Errorf("planned %v, error %v; want nothing", planned.changes(), err)
 	}
 	metadata.Zone = "y"

@@ -35,15 +35,13 @@ func TestInitializationRecordsTheProof(t *testing.T) {
 		"gets an ID of the provider's":  {newNode(withTaints(cloudTaint)), "oci://a", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, seen := proving(), found(test.answered)
-			want, err := desire(test.node, &seen.Metadata)
+			want, err := desireFor(test.node, found(test.answered), true, proving().owners)
 			if err != nil {
 				t.Fatal(err)
 			}
-			want.annotations = r.proofFor(test.node, want, seen)
 			planned := planFor(test.node, want, nil)
-			if len(planned.actions) != 1 {
-				t.Errorf("%d writes, want one", len(planned.actions))
+			if len(planned.writes) != 1 {
+				t.Errorf("%d writes, want one", len(planned.writes))
 			}
 			after := mustPatch(t, test.node, planned)
 			if got := after.Annotations[ownership.AnnotationProven]; got != test.want || ownership.Uninitialized(after) {
@@ -60,8 +58,8 @@ func TestInitializationRecordsTheProof(t *testing.T) {
 func TestARefreshRecordsTheProofOnce(t *testing.T) {
 	node, r := newNode(withID("ocid1.a"), withAnnotation("x", "y")), proving()
 	planned, _, err := r.planRefresh(node, r.decide(node), found("ocid1.a"), nil)
-	if err != nil || len(planned.actions) != 1 {
-		t.Fatalf("%d writes, error %v; want one write", len(planned.actions), err)
+	if err != nil || len(planned.writes) != 1 {
+		t.Fatalf("%d writes, error %v; want one write", len(planned.writes), err)
 	}
 	after := mustPatch(t, node, planned)
 	if want := `{"provider":"oci","providerID":"ocid1.a"}`; after.Annotations[ownership.AnnotationProven] != want || after.Annotations["x"] != "y" {
@@ -72,12 +70,12 @@ func TestARefreshRecordsTheProofOnce(t *testing.T) {
 	} {
 		next := proving() // another leader
 		planned, _, err := next.planRefresh(after, next.decide(after), said, nil)
-		if err != nil || len(planned.actions) > 0 {
+		if err != nil || len(planned.writes) > 0 {
 			t.Errorf("%s: writes %q, error %v; want no write", name, planned.changes(), err)
 		}
 	}
 	bystander := newNode(withID("ocid1.b"))
-	if planned, _, _ := r.planRefresh(bystander, r.decide(bystander), instances.Observation{Status: instances.NotFound}, nil); len(planned.actions) > 0 {
+	if planned, _, _ := r.planRefresh(bystander, r.decide(bystander), instances.Observation{Status: instances.NotFound}, nil); len(planned.writes) > 0 {
 		t.Errorf("a node that the cloud does not know: writes %q, want none", planned.changes())
 	}
 }

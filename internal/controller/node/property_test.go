@@ -92,7 +92,7 @@ func TestPlanningOverTheResultPlansNothing(t *testing.T) {
 			t.Fatalf("the plan does not fit its own node: %v", err)
 		}
 		want, _ := desire(after, metadata)
-		if again := planFor(after, want, ours); len(again.actions) > 0 {
+		if again := planFor(after, want, ours); len(again.writes) > 0 {
 			t.Fatalf("planned again: %v", again.changes())
 		}
 	})
@@ -103,7 +103,7 @@ func TestPlansAreStable(t *testing.T) {
 		node, metadata, ours, planned := drawPlanOf(t)
 		for range 5 {
 			want, _ := desire(node, metadata)
-			if diff := cmp.Diff(planned, planFor(node, want, ours), cmp.AllowUnexported(plan{}, action{})); diff != "" {
+			if diff := cmp.Diff(planned, planFor(node, want, ours), cmp.AllowUnexported(plan{}, write{})); diff != "" {
 				t.Fatalf("the same node and metadata gave another plan (-first +again):\n%s", diff)
 			}
 		}
@@ -114,16 +114,16 @@ func TestAddressesComeFirstAndThereAreTwoWritesAtMost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		_, _, planned := drawPlan(t)
 		var targets []target
-		for _, action := range planned.actions {
-			targets = append(targets, action.target)
+		for _, write := range planned.writes {
+			targets = append(targets, write.target)
 		}
 		if len(targets) > 2 || len(targets) == 2 && targets[0] != targetAddresses || len(targets) == 2 && targets[1] != targetNode {
 			t.Fatalf("writes %v, want the addresses, then the node", targets)
 		}
-		for _, action := range planned.actions {
-			for i, operation := range action.patch {
+		for _, write := range planned.writes {
+			for i, operation := range write.patch {
 				if operation.Op == "remove" && len(operation.Path) > 13 && operation.Path[:13] == "/spec/taints/" {
-					for _, later := range action.patch[i:] {
+					for _, later := range write.patch[i:] {
 						if later.Op == "add" {
 							t.Fatalf("%s is added after the taint went", later.Path)
 						}
@@ -208,7 +208,7 @@ func TestAConcurrentWriterLosesNothing(t *testing.T) {
 		if err != nil {
 			return
 		}
-		if met.UID != seen.UID && len(planned.actions) > 0 {
+		if met.UID != seen.UID && len(planned.writes) > 0 {
 			t.Fatal("the plan fits another node of the same name")
 		}
 		for key, value := range met.Labels {

@@ -121,14 +121,13 @@ func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, decision
 	if node = r.latest(ctx, node); node == nil {
 		return result{kind: overtaken}
 	}
-	want, err := desireFor(node, &observation.Metadata, true)
+	want, err := desireFor(node, observation, true, r.owners)
 	if err != nil {
 		return result{kind: failed, err: err}
 	}
-	want.annotations = r.proofFor(node, want, observation)
 	planned := planFor(node, want, nil)
 	ctx = dryrun.Because(ctx, "the node waits for its initialization, and the cloud has an instance for it")
-	return r.writer.apply(ctx, node, result{kind: initialized, plan: planned, want: want, said: &observation})
+	return r.writer.apply(ctx, result{kind: initialized, plan: planned, want: want, said: &observation})
 }
 
 // latest returns a node as the cache has it by now: the cloud may have taken its time, and kubelets report. A write by the version of before
@@ -143,33 +142,23 @@ func (r *reconciler) latest(ctx context.Context, node *corev1.Node) *corev1.Node
 	return now
 }
 
-// proofFor returns the record of a node that the cloud has proven to be ours, nil if it needs none. One that gets its provider ID
-// from the answer is proven for that one.
-func (r *reconciler) proofFor(node *corev1.Node, want desired, observation instances.Observation) map[string]string {
-	record := r.owners.Record(node.Spec.ProviderID, observation.Answered)
-	if node.Spec.ProviderID == "" {
-		record = r.owners.Record(want.providerID, want.providerID)
-	}
-	if record == "" {
-		return nil
-	}
-	return map[string]string{ownership.AnnotationProven: record}
-}
-
 // lookUp asks for the instance of a node that waits for its initialization. An answer that an instance is not up has to be
 // from after the node appeared: a kubelet runs there now. An answer by which a write was planned that came too late still holds.
 func (r *reconciler) lookUp(ctx context.Context, node *corev1.Node) (observation instances.Observation, err error) {
 	if said, holds := r.state.answer(node); holds {
 		return said, nil
 	}
-	ctx, span := r.traces.start(ctx, spanLookUp)
-	defer func() { endLookUp(span, observation, err) }()
+	ctx, end := r.traces.step(ctx, spanLookUp)
+	defer func() { end(err) }()
 	observation, err = r.inventory.Lookup(ctx, node, r.state.answerAge(node, r.inventory.ListingTime(), time.Now()))
 	if err == nil {
 		r.wakeUnlisted()
 	}
 	if err == nil && observation.Status == instances.Found && !up(observation) {
-		return r.inventory.Lookup(ctx, node, r.state.sinceReason(node, time.Now()))
+		observation, err = r.inventory.Lookup(ctx, node, r.state.sinceReason(node, time.Now()))
+	}
+	if err == nil {
+		answered(ctx, observation)
 	}
 	return observation, err
 }
@@ -210,7 +199,7 @@ func (r *reconciler) refresh(ctx context.Context, node *corev1.Node, decision ow
 		err = errors.Join(err, unanswered)
 	}
 	ctx = dryrun.Because(ctx, "the cloud shows the node's instance otherwise")
-	ended := r.writer.apply(ctx, node, result{kind: refreshed, plan: planned, want: want})
+	ended := r.writer.apply(ctx, result{kind: refreshed, plan: planned, want: want})
 	if ended.kind == refreshed && ended.wrote != "" && ended.withoutAddresses == nil {
 		r.state.wroteFrom(node, observation.At)
 	}
@@ -227,8 +216,7 @@ func (r *reconciler) planRefresh(
 ) (plan, desired, error) {
 	switch {
 	case observation.Status == instances.Found && decision.ProvenBy(observation.Answered):
-		want, err := desire(node, &observation.Metadata)
-		want.annotations = r.proofFor(node, want, observation)
+		want, err := desireFor(node, observation, false, r.owners)
 		return planFor(node, want, ours), want, err
 	case decision.Owner == ownership.Ours:
 		return planFor(node, desired{}, ours), desired{}, nil
@@ -254,7 +242,7 @@ func (r *reconciler) differs(node *corev1.Node, observation instances.Observatio
 // left returns how much a pass over an initialized node would have to do, what it would ask or complain about included.
 func (r *reconciler) left(node *corev1.Node, observation instances.Observation) (left int) {
 	planned, _, err := r.planRefresh(node, r.decide(node), observation, r.state.ours(node))
-	left = len(planned.actions) + len(planned.unknown)
+	left = len(planned.writes) + len(planned.unknown)
 	if err != nil {
 		left++
 	}

@@ -136,7 +136,7 @@ func TestReferenceSituations(t *testing.T) {
 			if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("node (-want +got):\n%s", diff)
 			}
-			if writes := len(planned.actions); writes > 2 {
+			if writes := len(planned.writes); writes > 2 {
 				t.Errorf("%d writes, want two at most", writes)
 			}
 		})
@@ -180,8 +180,8 @@ func TestStableLabelsFollowBetaLabels(t *testing.T) {
 			if diff := cmp.Diff(test.want, mustPatch(t, test.node, planned)); diff != "" {
 				t.Errorf("node (-want +got):\n%s", diff)
 			}
-			if same := cmp.Equal(test.node, test.want); same != (len(planned.actions) == 0) {
-				t.Errorf("%d writes although the node changes: %t", len(planned.actions), !same)
+			if same := cmp.Equal(test.node, test.want); same != (len(planned.writes) == 0) {
+				t.Errorf("%d writes although the node changes: %t", len(planned.writes), !same)
 			}
 		})
 	}
@@ -222,7 +222,7 @@ func TestAddressesAreWrittenWhenTheyDiffer(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			node := newNode(withAddresses(test.from...))
 			planned := planFor(node, desired{addresses: test.to}, nil)
-			if written := len(planned.actions) > 0; written != test.wantWritten {
+			if written := len(planned.writes) > 0; written != test.wantWritten {
 				t.Fatalf("written: %t, want %t", written, test.wantWritten)
 			}
 			if diff := cmp.Diff(test.to, mustPatch(t, node, planned).Status.Addresses); test.wantWritten && diff != "" {
@@ -257,8 +257,8 @@ func TestTheNodeIPComesFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			node := newNode(withNodeIP(test.nodeIP), withAddresses(test.from...))
 			planned, err := decide(node, &cloudprovider.InstanceMetadata{NodeAddresses: test.cloud})
-			if err != nil || (test.want != nil) != (len(planned.actions) > 0) {
-				t.Fatalf("%d writes, error %v; want one: %t", len(planned.actions), err, test.want != nil)
+			if err != nil || (test.want != nil) != (len(planned.writes) > 0) {
+				t.Fatalf("%d writes, error %v; want one: %t", len(planned.writes), err, test.want != nil)
 			}
 			if diff := cmp.Diff(test.want, mustPatch(t, node, planned).Status.Addresses); test.want != nil && diff != "" {
 				t.Errorf("addresses (-want +got):\n%s", diff)

@@ -8,7 +8,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
-	"go.opentelemetry.io/otel/trace/noop"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -29,9 +28,6 @@ const (
 	spanWriteNode      = "node.write_node"
 	spanBecomeReady    = "node.become_ready"
 )
-
-// noSpan is what is started where nothing is recorded. As a variable it costs no allocation.
-var noSpan trace.Span = noop.Span{}
 
 // traces are the traces of nodes, each from the node's creation to its readiness. A nil *traces records nothing and allocates
 // nothing. Where tracing is on but a trace is not sampled, only the nodeTrace is kept.
@@ -129,29 +125,29 @@ func (t *traces) between(ctx context.Context, name string, from, to time.Time) {
 	span.End(trace.WithTimestamp(to))
 }
 
-// start begins a step of a pass. Outside of a pass over a node that joins nothing is recorded.
-func (t *traces) start(ctx context.Context, name string) (context.Context, trace.Span) {
+// writeSpans names the span of a write.
+var writeSpans = map[target]string{targetAddresses: spanWriteAddresses, targetNode: spanWriteNode}
+
+// step begins a step of a pass, and returns what ends it. Outside of a pass over a node that joins nothing is recorded.
+func (t *traces) step(ctx context.Context, name string) (context.Context, func(error)) {
 	if t == nil || !trace.SpanContextFromContext(ctx).IsValid() {
-		return ctx, noSpan
+		return ctx, func(error) {}
 	}
-	return t.tracer.Start(ctx, name)
+	ctx, span := t.tracer.Start(ctx, name)
+	return ctx, func(err error) {
+		if err != nil {
+			span.SetStatus(codes.Error, err.Error())
+		}
+		span.End()
+	}
 }
 
-// endLookUp ends the wait for the cloud's answer.
-func endLookUp(span trace.Span, observation instances.Observation, err error) {
-	if span.IsRecording() && err == nil {
+// answered notes on the span of a question what the cloud said.
+func answered(ctx context.Context, observation instances.Observation) {
+	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.SetAttributes(attribute.String("node.answer", observation.Status.String()),
 			attribute.Float64("node.answer_age_seconds", time.Since(observation.At).Seconds()))
 	}
-	endStep(span, err)
-}
-
-// endStep ends a step.
-func endStep(span trace.Span, err error) {
-	if err != nil {
-		span.SetStatus(codes.Error, err.Error())
-	}
-	span.End()
 }
 
 // failed notes on the trace why a pass has not initialized the node.

@@ -86,44 +86,34 @@ type Rules struct {
 	Selector labels.Selector
 }
 
-// Decide decides about one node. The decision reads the node later, too.
+// Decide decides about one node. The decision reads the node later, too. A declaration of schemes decides about a provider ID; else the plugin's
+// word counts, which is asked for each question.
 func (r Rules) Decide(node *corev1.Node) Decision {
-	decision := Decision{rules: r, node: node}
-	decision.Owner, decision.cause = r.decide(node)
-	return decision
+	decided := func(owner Owner, by cause) Decision { return Decision{Owner: owner, rules: r, node: node, cause: by} }
+	ignores, err := strconv.ParseBool(node.Annotations[AnnotationIgnore])
+	switch {
+	case err == nil && ignores:
+		return decided(Foreign, ignored)
+	case r.Selector != nil && !r.Selector.Matches(labels.Set(node.Labels)):
+		return decided(Foreign, notSelected)
+	case node.Spec.ProviderID == "":
+		return decided(Unproven, noProviderID)
+	case r.claimedBy(node) != "":
+		return decided(Foreign, claimed)
+	case len(r.Schemes) == 0:
+		return decided(Ours, noneDeclared)
+	}
+	scheme, _ := Scheme(node.Spec.ProviderID)
+	switch {
+	case slices.ContainsFunc(r.Schemes, func(own string) bool { return strings.EqualFold(own, scheme) }):
+		return decided(Ours, declared)
+	default:
+		return decided(Foreign, notDeclared)
+	}
 }
 
 // Ours reports whether a node is ours by Decide.
 func (r Rules) Ours(node *corev1.Node) bool { return r.Decide(node).Owner == Ours }
-
-func (r Rules) decide(node *corev1.Node) (Owner, cause) {
-	ignores, err := strconv.ParseBool(node.Annotations[AnnotationIgnore])
-	switch {
-	case err == nil && ignores:
-		return Foreign, ignored
-	case r.Selector != nil && !r.Selector.Matches(labels.Set(node.Labels)):
-		return Foreign, notSelected
-	case node.Spec.ProviderID == "":
-		return Unproven, noProviderID
-	case r.claimedBy(node) != "":
-		return Foreign, claimed
-	default:
-		return r.decideByID(node.Spec.ProviderID)
-	}
-}
-
-// decideByID decides by a provider ID. A declaration decides; else the plugin's word counts, which is asked for each question.
-func (r Rules) decideByID(providerID string) (Owner, cause) {
-	scheme, _ := Scheme(providerID)
-	switch {
-	case len(r.Schemes) == 0:
-		return Ours, noneDeclared
-	case r.declares(scheme):
-		return Ours, declared
-	default:
-		return Foreign, notDeclared
-	}
-}
 
 // Reason is a clause for logs and messages, such as `the node is annotated mooring.dev/ignore: "true"`.
 func (d Decision) Reason() string {
@@ -147,17 +137,6 @@ func (d Decision) Reason() string {
 	}
 }
 
-// familiar reports whether a provider ID shows by itself that it is the provider's. The case of a scheme does not matter (RFC 3986, section 3.1).
-func (r Rules) familiar(providerID string) bool {
-	scheme, has := Scheme(providerID)
-	return r.declares(scheme) || has && strings.EqualFold(scheme, r.ProviderName)
-}
-
-// declares reports whether the provider declares a scheme.
-func (r Rules) declares(scheme string) bool {
-	return slices.ContainsFunc(r.Schemes, func(declared string) bool { return strings.EqualFold(declared, scheme) })
-}
-
 // ProvenBy reports whether a node is ours, given that the plugin answered for it with the provider ID answered (empty if its
 // answer held none). It is true of every node that is ours already, and of no foreign one. A node without a provider ID that waits for its
 // initialization is proven by being found. One that does not wait was not initialized from a cloud that has provider IDs, so
@@ -169,8 +148,8 @@ func (d Decision) ProvenBy(answered string) bool {
 // NamesUnknownProvider reports whether the node's provider ID has a scheme that nothing but the plugin shows to be the provider's: it may well
 // be another one's, and an error about it is not worth an event.
 func (d Decision) NamesUnknownProvider() bool {
-	_, hasScheme := Scheme(d.node.Spec.ProviderID)
-	return hasScheme && d.Owner == Ours && !d.rules.familiar(d.node.Spec.ProviderID) && !d.rules.recorded(d.node)
+	scheme, has := Scheme(d.node.Spec.ProviderID)
+	return has && d.cause == noneDeclared && !strings.EqualFold(scheme, d.rules.ProviderName) && !d.rules.recorded(d.node)
 }
 
 // Scheme returns the scheme of a provider ID, "aws" for "aws:///zone/i-1", and whether it has one. Some old providers hand

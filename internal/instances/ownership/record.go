@@ -2,6 +2,7 @@ package ownership
 
 import (
 	"encoding/json"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -23,10 +24,14 @@ type proof struct {
 // answered, empty if its answer held none. It is empty for a node that needs no record because its provider ID says whose it is, and for
 // one of which the answer proves nothing: it is another ID, or has a scheme and there is none in the answer.
 func (r Rules) Record(providerID, answered string) string {
-	_, hasScheme := Scheme(providerID)
-	proven := answered == providerID || answered == "" && !hasScheme
-	if owner, _ := r.decideByID(providerID); providerID == "" || r.ProviderName == "" || owner != Ours || r.familiar(providerID) || !proven {
-		return ""
+	scheme, has := Scheme(providerID)
+	switch {
+	case providerID == "" || r.ProviderName == "":
+		return "" // there is nothing to record
+	case len(r.Schemes) > 0 || has && strings.EqualFold(scheme, r.ProviderName):
+		return "" // the ID says whose the node is. The case of a scheme does not matter (RFC 3986, section 3.1)
+	case answered != providerID && (answered != "" || has):
+		return "" // the answer proves nothing
 	}
 	record, err := json.Marshal(proof{Provider: r.ProviderName, ProviderID: providerID})
 	if err != nil {

@@ -4,6 +4,8 @@ package jsonpatch
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 
 	"github.com/go-openapi/jsonpointer"
 	"k8s.io/apimachinery/pkg/types"
@@ -43,4 +45,43 @@ func Replace[T any](uid types.UID, path string, before, after []T) Patch {
 // Member is the path of a member of a map (RFC 6901).
 func Member(path, key string) string {
 	return path + "/" + jsonpointer.Escape(key)
+}
+
+// Values returns a patch that turns a map of texts into another one, key by key in order, if none of the keys has changed since.
+func Values(path string, before, after map[string]string) Patch {
+	var patch Patch
+	keys := slices.Concat(slices.Collect(maps.Keys(before)), slices.Collect(maps.Keys(after)))
+	slices.Sort(keys)
+	for _, key := range slices.Compact(keys) {
+		old, had := before[key]
+		value, has := after[key]
+		if had == has && old == value {
+			continue
+		}
+		at := Member(path, key)
+		test, change := Operation{Op: "test", Path: at}, Operation{Op: "remove", Path: at}
+		if had {
+			test.Value = old
+		}
+		if has {
+			change = Operation{Op: "add", Path: at, Value: value}
+		}
+		patch = append(patch, test, change)
+	}
+	if len(before) == 0 && len(patch) > 0 {
+		// The API server leaves an empty map out, and a patch cannot add to what is not there.
+		made := Patch{{Op: "test", Path: path}, {Op: "add", Path: path, Value: map[string]string{}}}
+		patch = append(made, patch...)
+	}
+	return patch
+}
+
+// Changes returns the paths that a patch changes, in order.
+func (p Patch) Changes() (paths []string) {
+	for _, operation := range p {
+		if operation.Op != "test" {
+			paths = append(paths, operation.Path)
+		}
+	}
+	return paths
 }
