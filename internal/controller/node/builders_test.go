@@ -11,7 +11,6 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
-	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
@@ -87,7 +86,7 @@ func allLabels(instanceType, zone, region string) edit {
 
 // desire is what a node shall show by what a cloud says that vouches for nothing.
 func desire(node *corev1.Node, metadata *cloudprovider.InstanceMetadata) (desired, error) {
-	return desireFor(node, instances.Observation{Metadata: *metadata}, ownership.Uninitialized(node), ownership.Rules{})
+	return desireFor(node, metadata, "", ownership.Uninitialized(node), ownership.Rules{})
 }
 
 // decide is the pure part of a pass over a node.

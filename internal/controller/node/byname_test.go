@@ -67,7 +67,7 @@ func TestNodesThatJoinByNameShareListings(t *testing.T) {
 				s.state.changed(node, appeared)
 				turns <- struct{}{}
 				defer func() { <-turns }()
-				observation, err := s.lookUp(t.Context(), node)
+				observation, err := s.lookUp(t.Context(), node, s.state.get(node.UID))
 				if err != nil || observation.Answered != "sim://"+node.Name || observation.At.Before(appeared) {
 					t.Errorf("%s was answered %q, %v, from %s before it appeared", node.Name, observation.Answered, err, appeared.Sub(observation.At))
 				}

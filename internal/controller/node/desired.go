@@ -15,7 +15,6 @@ import (
 	nodehelpers "k8s.io/cloud-provider/node/helpers"
 	netutils "k8s.io/utils/net"
 
-	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/bounds"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/internal/message"
@@ -110,27 +109,28 @@ func (e *invalidMetadataError) Error() string {
 // Unwrap returns what is wrong.
 func (e *invalidMetadataError) Unwrap() error { return e.err }
 
-// desireFor derives what a node shall show from what the cloud said of its instance. With an error, a *nodeIPMismatchError or
+// desireFor derives what a node shall show from what the cloud said of its instance, and which provider ID the plugin answered with. With an error, a *nodeIPMismatchError or
 // an *invalidMetadataError or both joined, the rest of what is returned still holds: an initialized node can show that much. A node that is
 // initialized may have lost its taint to another writer while the cloud was asked; as with the reference, it is initialized all the same.
 //
 // See ADR 12.
-func desireFor(node *corev1.Node, observation instances.Observation, initializes bool, owners ownership.Rules) (desired, error) {
-	metadata := &observation.Metadata
+func desireFor(
+	node *corev1.Node, metadata *cloudprovider.InstanceMetadata, answered string, initializes bool, owners ownership.Rules,
+) (desired, error) {
 	want := desired{initializes: initializes}
 	var addressErr, labelErr, idErr error
 	want.addresses, want.leading, addressErr = desireAddresses(node, metadata.NodeAddresses, initializes)
 	want.wellKnown, labelErr = desireWellKnown(metadata)
-	providerID, answered := node.Spec.ProviderID, observation.Answered
+	providerID := node.Spec.ProviderID
 	if initializes {
 		want.providerID = metadata.ProviderID
+		want.additional, want.discarded = desireAdditional(metadata.AdditionalLabels)
 	}
 	if initializes && providerID == "" {
 		want.providerID, idErr = desireProviderID(metadata.ProviderID)
 		providerID, answered = want.providerID, want.providerID // what the node gets from the answer is proven by it
 	}
 	want.record = owners.Record(providerID, answered)
-	want.additional, want.discarded = desireAdditional(metadata.AdditionalLabels)
 	return want, errors.Join(addressErr, labelErr, idErr)
 }
 

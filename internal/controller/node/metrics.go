@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-ccm/mooring/internal/metric"
 )
@@ -22,14 +23,14 @@ type metrics struct {
 	missed            prometheus.Gauge
 
 	mu      sync.Mutex
-	waiting map[string]struct{}
+	waiting map[types.UID]struct{}
 }
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
 	factory := metric.With(registerer)
 	sinceCreation := prometheus.ExponentialBuckets(1, 4, 6) // the reference's: 1 s to 17 min
 	return &metrics{
-		waiting: map[string]struct{}{},
+		waiting: map[types.UID]struct{}{},
 		taintRemovalDelay: factory.NewHistogram("node_controller_cloud_provider_taint_removal_delay_seconds",
 			"How long after a node's creation its uninitialized taint was removed.", sinceCreation),
 		initialSyncDelay: factory.NewHistogram("node_controller_initial_node_sync_delay_seconds",
@@ -52,13 +53,13 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 }
 
 // count keeps the number of nodes that wait for their initialization.
-func (m *metrics) count(name string, waits bool) {
+func (m *metrics) count(uid types.UID, waits bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if waits {
-		m.waiting[name] = struct{}{}
+		m.waiting[uid] = struct{}{}
 	} else {
-		delete(m.waiting, name)
+		delete(m.waiting, uid)
 	}
 	m.uninitialized.Set(float64(len(m.waiting)))
 }
@@ -66,4 +67,10 @@ func (m *metrics) count(name string, waits bool) {
 func (m *metrics) initialized(sinceCreation time.Duration) {
 	m.taintRemovalDelay.Observe(sinceCreation.Seconds())
 	m.initialSyncDelay.Observe(sinceCreation.Seconds())
+}
+
+// lasting shows for how many nodes a denial lasts, and how many were missed.
+func (m *metrics) lasting(denied, missed int) {
+	m.denied.Set(float64(denied))
+	m.missed.Set(float64(missed))
 }

@@ -36,8 +36,8 @@ type singleRefresher struct {
 	failures kit.FailureLog
 
 	mu        sync.Mutex
-	histories map[string]*pace.History
-	failed    map[string]error // the last lookups of these nodes
+	histories map[types.UID]*pace.History
+	failed    map[types.UID]error // the last lookups of these nodes
 	// turns has the names of nodes when their turns come. It is nil before this process leads.
 	turns workqueue.TypedDelayingInterface[string]
 }
@@ -45,7 +45,7 @@ type singleRefresher struct {
 func newSingleRefresher(options Options, reconciler *reconciler, log logr.Logger) *singleRefresher {
 	return &singleRefresher{
 		reconciler: reconciler, pace: pace.New(options.StatusUpdateFrequency, options.FullRefreshPeriod), log: log,
-		histories: map[string]*pace.History{}, failed: map[string]error{},
+		histories: map[types.UID]*pace.History{}, failed: map[types.UID]error{},
 	}
 }
 
@@ -118,11 +118,10 @@ func (r *singleRefresher) turn(ctx context.Context, name string) (node *corev1.N
 	err := r.reader.Get(ctx, types.NamespacedName{Name: name}, node, client.UnsafeDisableDeepCopy)
 	switch {
 	case apierrors.IsNotFound(err):
-		r.forget(name)
-		return nil, "", 0
+		return nil, "", 0 // the watch says so, too, and with its UID
 	case err != nil:
 		return nil, "", r.pace.Shortest
-	case !r.refreshes(node):
+	case !r.refreshes(node, r.owners.Decide(node)):
 		return nil, "", 0
 	}
 	r.mu.Lock()
@@ -143,11 +142,12 @@ func (r *singleRefresher) lookUp(ctx context.Context, node *corev1.Node, why pac
 	if ctx.Err() != nil {
 		return // we are being stopped, which is no failure
 	}
+	decision, differs := r.owners.Decide(node), false
 	if err == nil {
-		r.noteAnswer(ctx, node, observation)
+		r.noteAnswer(ctx, node, decision, observation)
+		differs = r.differs(node, decision, observation)
 	}
-	differs := err == nil && r.differs(node, observation)
-	settled := !differs && observation.Status == instances.Found && r.decide(node).ProvenBy(observation.Answered)
+	settled := !differs && observation.Status == instances.Found && decision.ProvenBy(observation.Answered)
 	r.ended(ctx, node, err, settled)
 	if differs {
 		r.queue.Add(types.NamespacedName{Name: node.Name}, priorityRefresh)
@@ -159,15 +159,15 @@ func (r *singleRefresher) lookUp(ctx context.Context, node *corev1.Node, why pac
 func (r *singleRefresher) ended(ctx context.Context, node *corev1.Node, err error, settled bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	known := r.histories[node.Name]
-	if !known.Is(node.UID) {
+	known := r.histories[node.UID]
+	if known == nil {
 		return // the node is gone
 	}
 	known.End(r.pace, time.Now(), err != nil, settled)
-	delete(r.failed, node.Name)
+	delete(r.failed, node.UID)
 	if err != nil {
 		r.metrics.refreshFailures.Inc()
-		r.failed[node.Name] = fmt.Errorf("looking up node %q: %w", node.Name, err)
+		r.failed[node.UID] = fmt.Errorf("looking up node %q: %w", node.Name, err)
 	}
 	var failing error
 	for _, failing = range r.failed {
@@ -176,28 +176,16 @@ func (r *singleRefresher) ended(ctx context.Context, node *corev1.Node, err erro
 	r.failures.Note(logr.NewContext(ctx, r.log), "Could not compare all nodes with the cloud; trying again", failing, "interval", r.pace.Shortest)
 }
 
-// appeared considers the turn of a node that has come.
-func (r *singleRefresher) appeared(node *corev1.Node) {
-	if r != nil {
-		r.consider(node, func(*pace.History) {})
-	}
-}
-
-// observe takes in a change of a node.
-func (r *singleRefresher) observe(before, after *corev1.Node) {
-	if r == nil || !r.refreshes(after) {
-		return
-	}
+// observe takes in a change of an initialized node.
+func (r *singleRefresher) observe(before, after *corev1.Node, decision ownership.Decision) {
 	now, need := time.Now(), needOf(before, after, r.pace.Shortest)
-	if need == "" && matters(before, after) && r.decide(before).Owner == ownership.Foreign {
+	if need == "" && matters(before, after) && r.owners.Decide(before).Owner == ownership.Foreign {
 		need = needChanged
 	}
 	switch {
-	case before.UID != after.UID: // the watch has not seen the one go and the other come
-		r.appeared(after)
 	case ownership.Uninitialized(before):
 		r.consider(after, func(of *pace.History) { of.Join(now) })
-	case need != "" && (need != needChanged || !r.agreed(before, after)):
+	case need != "" && (need != needChanged || !r.agreed(before, after, decision)):
 		r.consider(after, func(of *pace.History) { of.Note(need, now) })
 	case ownership.Ready(before) != ownership.Ready(after):
 		r.consider(after, func(*pace.History) {}) // the change shortens its pause again
@@ -206,22 +194,17 @@ func (r *singleRefresher) observe(before, after *corev1.Node) {
 
 // agreed reports whether a change brought a node nearer to what the cloud said a short while ago, or to what holds whatever it says: so do
 // our own writes, one after the other.
-func (r *singleRefresher) agreed(before, after *corev1.Node) bool {
-	if left, nearer := r.nearer(before, after, instances.Observation{}); nearer && left == 0 {
+func (r *singleRefresher) agreed(before, after *corev1.Node, decision ownership.Decision) bool {
+	was := r.owners.Decide(before)
+	if left := r.left(after, decision, instances.Observation{}); left == 0 && r.left(before, was, instances.Observation{}) > 0 {
 		return true
 	}
 	said, known := r.inventory.Peek(after, r.known)
 	if !known || said.Status != instances.Found {
 		return false
 	}
-	left, nearer := r.nearer(before, after, said)
-	return nearer || left == 0
-}
-
-// nearer returns how much is left to do about a node by an answer, and whether that is less than before.
-func (r *singleRefresher) nearer(before, after *corev1.Node, said instances.Observation) (left int, nearer bool) {
-	left = r.left(after, said)
-	return left, left < r.left(before, said)
+	left := r.left(after, decision, said)
+	return left == 0 || left < r.left(before, was, said)
 }
 
 // consider changes what is known of a node, and has its turn considered anew if this process leads.
@@ -235,22 +218,19 @@ func (r *singleRefresher) consider(node *corev1.Node, change func(*pace.History)
 }
 
 // forget drops a node that is there no more.
-func (r *singleRefresher) forget(name string) {
-	if r == nil {
-		return
-	}
+func (r *singleRefresher) forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.histories, name)
-	delete(r.failed, name)
+	delete(r.histories, uid)
+	delete(r.failed, uid)
 }
 
 // of returns what is known of a node. The lock is held.
 func (r *singleRefresher) of(node *corev1.Node) *pace.History {
-	known := r.histories[node.Name]
-	if !known.Is(node.UID) {
+	known := r.histories[node.UID]
+	if known == nil {
 		known = pace.NewHistory(node.UID, time.Now())
-		r.histories[node.Name] = known
+		r.histories[node.UID] = known
 	}
 	return known
 }
@@ -274,7 +254,7 @@ func needOf(before, after *corev1.Node, young time.Duration) pace.Cause {
 	const nodeIP = cloudproviderapi.AnnotationAlphaProvidedIPAddr
 	was, is := before.Status.NodeInfo.BootID, after.Status.NodeInfo.BootID
 	switch {
-	case before.UID != after.UID || ownership.Uninitialized(before) || ownership.Uninitialized(after):
+	case ownership.Uninitialized(before) || ownership.Uninitialized(after):
 		return "" // the initialization looks it up
 	case was != "" && is != "" && was != is:
 		return needRebooted
@@ -282,17 +262,10 @@ func needOf(before, after *corev1.Node, young time.Duration) pace.Cause {
 		return needReady
 	case before.Annotations[nodeIP] != after.Annotations[nodeIP]:
 		return needNodeIP
-	case heldChanged(before, after):
+	case before.Spec.ProviderID != after.Spec.ProviderID || !slices.Equal(before.Status.Addresses, after.Status.Addresses) ||
+		before.Annotations[ownership.AnnotationProven] != after.Annotations[ownership.AnnotationProven]:
 		return needChanged
 	default:
 		return ""
 	}
-}
-
-// heldChanged reports whether something has changed that we hold a node to, or know it by.
-func heldChanged(before, after *corev1.Node) bool {
-	if before.Spec.ProviderID != after.Spec.ProviderID || !slices.Equal(before.Status.Addresses, after.Status.Addresses) {
-		return true
-	}
-	return before.Annotations[ownership.AnnotationProven] != after.Annotations[ownership.AnnotationProven]
 }

@@ -35,7 +35,8 @@ func TestInitializationRecordsTheProof(t *testing.T) {
 		"gets an ID of the provider's":  {newNode(withTaints(cloudTaint)), "oci://a", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			want, err := desireFor(test.node, found(test.answered), true, proving().owners)
+			seen := found(test.answered)
+			want, err := desireFor(test.node, &seen.Metadata, seen.Answered, true, proving().owners)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -57,7 +58,7 @@ func TestInitializationRecordsTheProof(t *testing.T) {
 // A refresh that proves a node which others have initialized records that once. An instance that is gone takes no record away.
 func TestARefreshRecordsTheProofOnce(t *testing.T) {
 	node, r := newNode(withID("ocid1.a"), withAnnotation("x", "y")), proving()
-	planned, _, err := r.planRefresh(node, r.decide(node), found("ocid1.a"), nil)
+	planned, _, err := r.planRefresh(node, r.owners.Decide(node), found("ocid1.a"), nil)
 	if err != nil || len(planned.writes) != 1 {
 		t.Fatalf("%d writes, error %v; want one write", len(planned.writes), err)
 	}
@@ -69,13 +70,13 @@ func TestARefreshRecordsTheProofOnce(t *testing.T) {
 		"found again": found("ocid1.a"), "gone": {Status: instances.NotFound}, "no statement": {}, "found without an ID": found(""),
 	} {
 		next := proving() // another leader
-		planned, _, err := next.planRefresh(after, next.decide(after), said, nil)
+		planned, _, err := next.planRefresh(after, next.owners.Decide(after), said, nil)
 		if err != nil || len(planned.writes) > 0 {
 			t.Errorf("%s: writes %q, error %v; want no write", name, planned.changes(), err)
 		}
 	}
 	bystander := newNode(withID("ocid1.b"))
-	if planned, _, _ := r.planRefresh(bystander, r.decide(bystander), instances.Observation{Status: instances.NotFound}, nil); len(planned.writes) > 0 {
+	if planned, _, _ := r.planRefresh(bystander, r.owners.Decide(bystander), instances.Observation{Status: instances.NotFound}, nil); len(planned.writes) > 0 {
 		t.Errorf("a node that the cloud does not know: writes %q, want none", planned.changes())
 	}
 }

@@ -38,9 +38,6 @@ type reconciler struct {
 	inventory *instances.Inventory
 	owners    ownership.Rules
 	state     *state
-	denials   denials
-	// missed are nodes with neither a provider ID nor the taint, of which the cloud has instances.
-	missed denials
 	// events bounds how often a node gets an event for the same reason.
 	events  kit.EventLimiter
 	metrics *metrics
@@ -59,53 +56,39 @@ type reconciler struct {
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	node := &corev1.Node{} // shares what it holds with the cache: it is only read
 	if err := r.reader.Get(ctx, request.NamespacedName, node, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
-		r.forget(request.Name, "the node was deleted")
-		return reconcile.Result{}, nil
+		return reconcile.Result{}, nil // the watch says so, too, and with its UID
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading node %q: %w", request.Name, err)
 	}
-	if delay, stale := r.state.stale(node, time.Now()); stale {
-		return reconcile.Result{RequeueAfter: delay}, nil
+	known, over, pause := r.state.begin(node, time.Now())
+	if over {
+		return reconcile.Result{RequeueAfter: pause}, nil
 	}
-	decision := r.decide(node)
+	decision := r.owners.Decide(node)
 	if !node.DeletionTimestamp.IsZero() || decision.Owner == ownership.Foreign {
-		r.forget(node.Name, "the node is being deleted, or turned out to be foreign")
+		r.forget(node.UID, "the node is being deleted, or turned out to be foreign")
 		return reconcile.Result{}, nil
 	}
 	r.sayFaults(node)
-	if r.initializes(node) {
-		r.metrics.missed.Set(float64(r.missed.forget(node.Name))) // no refresh asks for it now
+	if known.answer(node) != nil || ownership.Uninitialized(node) {
 		ctx = r.traces.pass(ctx, node, time.Now())
-		return r.finish(ctx, node, r.initialize(ctx, node, decision)), nil
+		return r.finish(ctx, node, r.initialize(ctx, node, known, decision)), nil
 	}
 	r.traces.overtaken(node)
-	return r.finish(ctx, node, r.refresh(ctx, node, decision)), nil
+	return r.finish(ctx, node, r.refresh(ctx, node, known, decision)), nil
 }
 
 // forget drops a node that no longer concerns us.
-func (r *reconciler) forget(name, why string) {
-	r.state.forget(name)
-	r.metrics.denied.Set(float64(r.denials.forget(name)))
-	r.metrics.missed.Set(float64(r.missed.forget(name)))
-	r.traces.forget(name, why)
-}
-
-// initializes reports whether a node waits for its initialization. One that lost its taint to another writer does so while the answer that
-// the cloud gave for it is not written.
-func (r *reconciler) initializes(node *corev1.Node) bool {
-	_, answered := r.state.answer(node)
-	return answered || ownership.Uninitialized(node)
-}
-
-func (r *reconciler) decide(node *corev1.Node) ownership.Decision {
-	return r.owners.Decide(node)
+func (r *reconciler) forget(uid types.UID, why string) {
+	r.state.forget(uid)
+	r.metrics.lasting(r.state.lasting())
+	r.traces.forget(uid, why)
 }
 
 // initialize asks the cloud for the instance of a node that waits for its initialization, and initializes it. As with the reference, the
 // plugin's word counts: it may spell the node's provider ID in another way, or answer without one.
-func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, decision ownership.Decision) result {
-	waiting := cloud.WithNotice(ctx, func(reason string) { r.waiting(node, reason) })
-	observation, err := r.lookUp(cloud.WithPriority(waiting, cloud.PriorityNewNode), node)
+func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, known row, decision ownership.Decision) result {
+	observation, err := r.lookUp(ctx, node, known)
 	if err == nil && observation.Status == instances.NotFound {
 		err = &instanceNotFoundError{name: node.Name, providerID: node.Spec.ProviderID, listed: observation.Listed}
 	}
@@ -121,7 +104,7 @@ func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, decision
 	if node = r.latest(ctx, node); node == nil {
 		return result{kind: overtaken}
 	}
-	want, err := desireFor(node, observation, true, r.owners)
+	want, err := desireFor(node, &observation.Metadata, observation.Answered, true, r.owners)
 	if err != nil {
 		return result{kind: failed, err: err}
 	}
@@ -135,8 +118,11 @@ func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, decision
 func (r *reconciler) latest(ctx context.Context, node *corev1.Node) *corev1.Node {
 	now := &corev1.Node{} // shares what it holds with the cache: it is only read
 	err := r.reader.Get(ctx, client.ObjectKeyFromObject(node), now, client.UnsafeDisableDeepCopy)
-	if err != nil || now.UID != node.UID || now.Spec.ProviderID != node.Spec.ProviderID || !now.DeletionTimestamp.IsZero() ||
-		r.decide(now).Owner == ownership.Foreign {
+	switch {
+	case err == nil && now.UID == node.UID && now.ResourceVersion == node.ResourceVersion:
+		return node
+	case err != nil || now.UID != node.UID || now.Spec.ProviderID != node.Spec.ProviderID || !now.DeletionTimestamp.IsZero() ||
+		r.owners.Decide(now).Owner == ownership.Foreign:
 		return nil
 	}
 	return now
@@ -144,35 +130,25 @@ func (r *reconciler) latest(ctx context.Context, node *corev1.Node) *corev1.Node
 
 // lookUp asks for the instance of a node that waits for its initialization. An answer that an instance is not up has to be
 // from after the node appeared: a kubelet runs there now. An answer by which a write was planned that came too late still holds.
-func (r *reconciler) lookUp(ctx context.Context, node *corev1.Node) (observation instances.Observation, err error) {
-	if said, holds := r.state.answer(node); holds {
-		return said, nil
+func (r *reconciler) lookUp(ctx context.Context, node *corev1.Node, known row) (observation instances.Observation, err error) {
+	if said := known.answer(node); said != nil {
+		return *said, nil
 	}
 	ctx, end := r.traces.step(ctx, spanLookUp)
 	defer func() { end(err) }()
-	observation, err = r.inventory.Lookup(ctx, node, r.state.answerAge(node, r.inventory.ListingTime(), time.Now()))
+	ctx = cloud.WithPriority(cloud.WithNotice(ctx, func(reason string) { r.waiting(node, reason) }), cloud.PriorityNewNode)
+	observation, err = r.inventory.Lookup(ctx, node, known.answerAge(node, r.inventory.ListingTime(), time.Now()))
 	if err == nil {
-		r.wakeUnlisted()
+		// A listing answers also for nodes that wait since one failed.
+		for _, name := range r.state.listed(r.inventory.LastListed) {
+			r.queue.Add(types.NamespacedName{Name: name}, priorityRetry)
+		}
 	}
-	if err == nil && observation.Status == instances.Found && !up(observation) {
-		observation, err = r.inventory.Lookup(ctx, node, r.state.sinceReason(node, time.Now()))
+	if err == nil && observation.Status == instances.Found && (observation.State == provider.InstanceStopped || len(observation.Metadata.NodeAddresses) == 0) {
+		observation, err = r.inventory.Lookup(ctx, node, known.sinceReason(time.Now()))
 	}
-	if err == nil {
-		answered(ctx, observation)
-	}
+	answered(ctx, observation, err)
 	return observation, err
-}
-
-// wakeUnlisted has a pass made over nodes that wait after a listing failed, if there has been one since: it answers for them, too.
-func (r *reconciler) wakeUnlisted() {
-	for _, name := range r.state.listed(r.inventory.LastListed()) {
-		r.queue.Add(types.NamespacedName{Name: name}, priorityRetry)
-	}
-}
-
-// up reports whether an instance looks like one whose kubelet may run.
-func up(seen instances.Observation) bool {
-	return seen.State != provider.InstanceStopped && len(seen.Metadata.NodeAddresses) > 0
 }
 
 // refresh holds an initialized node to what the cloud has said of it. To ask is the refresher's part, except for a node whose
@@ -180,29 +156,29 @@ func up(seen instances.Observation) bool {
 //
 // An answer is written once. Who changes the node after that meets the next answer, as with the reference, so no two writers can follow each
 // other at once.
-func (r *reconciler) refresh(ctx context.Context, node *corev1.Node, decision ownership.Decision) result {
+func (r *reconciler) refresh(ctx context.Context, node *corev1.Node, known row, decision ownership.Decision) result {
 	age := min(r.known, time.Since(r.led))
-	observation, known := r.inventory.Peek(node, age)
-	if !known && r.state.get(node).addressless {
+	observation, peeked := r.inventory.Peek(node, age)
+	if !peeked && known.addressless {
 		var err error
 		if observation, err = r.inventory.Lookup(cloud.WithPriority(ctx, cloud.PriorityRefresh), node, age); err != nil {
 			return result{kind: failed, err: err}
 		}
 	}
-	if r.state.isWrittenFrom(node, observation.At) {
-		observation = instances.Observation{}
+	if !known.writtenFrom.IsZero() && !known.writtenFrom.Before(observation.At) {
+		observation = instances.Observation{} // what differs from it since, others have written
 	}
-	planned, want, err := r.planRefresh(node, decision, observation, r.state.ours(node))
+	ends, ours := result{kind: refreshed, sought: observation.At}, known.ours(node)
+	planned, want, err := r.planRefresh(node, decision, observation, ours)
 	if len(planned.unknown) > 0 {
-		ours, unanswered := r.askWriters(ctx, node, planned.unknown)
+		var unanswered error
+		ours, ends.others, unanswered = r.askWriters(ctx, node, planned.unknown, ours, known.others)
 		planned, want, err = r.planRefresh(node, decision, observation, ours)
 		err = errors.Join(err, unanswered)
 	}
+	ends.plan, ends.want = planned, want
 	ctx = dryrun.Because(ctx, "the cloud shows the node's instance otherwise")
-	ended := r.writer.apply(ctx, result{kind: refreshed, plan: planned, want: want})
-	if ended.kind == refreshed && ended.wrote != "" && ended.withoutAddresses == nil {
-		r.state.wroteFrom(node, observation.At)
-	}
+	ended := r.writer.apply(ctx, ends)
 	if ended.kind == refreshed && err != nil {
 		ended.kind, ended.err = mismatched, err
 	}
@@ -216,7 +192,7 @@ func (r *reconciler) planRefresh(
 ) (plan, desired, error) {
 	switch {
 	case observation.Status == instances.Found && decision.ProvenBy(observation.Answered):
-		want, err := desireFor(node, observation, false, r.owners)
+		want, err := desireFor(node, &observation.Metadata, observation.Answered, false, r.owners)
 		return planFor(node, want, ours), want, err
 	case decision.Owner == ownership.Ours:
 		return planFor(node, desired{}, ours), desired{}, nil
@@ -225,23 +201,18 @@ func (r *reconciler) planRefresh(
 	}
 }
 
-// differs reports whether a pass over an initialized node would have anything to do. Where neither the node nor the cloud has
-// changed since they agreed, that is known without a plan.
-func (r *reconciler) differs(node *corev1.Node, observation instances.Observation) bool {
-	current := fingerprintOf(node, observation)
-	if r.state.get(node).agreed == current {
-		return false
+// differs reports whether a pass over an initialized node would have anything to do, and has the next one look.
+func (r *reconciler) differs(node *corev1.Node, decision ownership.Decision, observation instances.Observation) bool {
+	differs := r.left(node, decision, observation) > 0
+	if differs {
+		r.state.edit(node, false, func(known *row) { known.settled = false })
 	}
-	left := r.left(node, observation)
-	if left == 0 && (observation.Status == instances.Found || r.decide(node).Owner == ownership.Ours) { // one in doubt may yet turn out to be ours
-		r.state.recordAgreement(node, current)
-	}
-	return left > 0
+	return differs
 }
 
 // left returns how much a pass over an initialized node would have to do, what it would ask or complain about included.
-func (r *reconciler) left(node *corev1.Node, observation instances.Observation) (left int) {
-	planned, _, err := r.planRefresh(node, r.decide(node), observation, r.state.ours(node))
+func (r *reconciler) left(node *corev1.Node, decision ownership.Decision, observation instances.Observation) (left int) {
+	planned, _, err := r.planRefresh(node, decision, observation, r.state.get(node.UID).ours(node))
 	left = len(planned.writes) + len(planned.unknown)
 	if err != nil {
 		left++
@@ -249,10 +220,27 @@ func (r *reconciler) left(node *corev1.Node, observation instances.Observation) 
 	return left
 }
 
+// noteAnswer takes in what the cloud said of an initialized node. It tells the node what nothing mends, once it lasts: that the cloud denies its
+// instance although its kubelet reports, because a machine was made again under the name of the node or the cloud is wrong; or has one although the
+// node was never initialized.
+func (r *reconciler) noteAnswer(ctx context.Context, node *corev1.Node, decision ownership.Decision, observation instances.Observation) {
+	denied := observation.Status == instances.NotFound && ownership.Ready(node) && decision.Owner == ownership.Ours
+	missed := observation.Status == instances.Found && decision.Owner == ownership.Unproven && !decision.ProvenBy(observation.Answered)
+	denied, missed = r.state.noteAnswer(node, denied, missed, time.Now())
+	r.metrics.lasting(r.state.lasting())
+	if denied {
+		r.say(ctx, node, ReasonInstanceNotFound,
+			&instanceNotFoundError{name: node.Name, providerID: node.Spec.ProviderID, listed: observation.Listed, reports: true})
+	}
+	if missed {
+		r.say(ctx, node, ReasonNeverInitialized, errNeverInitialized)
+	}
+}
+
 // refreshes reports whether a node is one that a refresh may ask for. Nodes that wait for their initialization are in the queue on their
 // own account.
-func (r *reconciler) refreshes(node *corev1.Node) bool {
-	return node.DeletionTimestamp.IsZero() && !ownership.Uninitialized(node) && r.decide(node).Owner != ownership.Foreign
+func (r *reconciler) refreshes(node *corev1.Node, decision ownership.Decision) bool {
+	return node.DeletionTimestamp.IsZero() && !ownership.Uninitialized(node) && decision.Owner != ownership.Foreign
 }
 
 // resultKind is how a pass over a node ended.
@@ -289,94 +277,69 @@ type result struct {
 	plan plan
 	want desired
 	said *instances.Observation
-	// wrote is the resource version of our last write, empty if there was none.
-	wrote string
+	// wrote is the resource version of our last write, empty if there was none, and sought when the answer was by which an initialized node was written.
+	wrote  string
+	sought time.Time
+	// others are the values of labels that others wrote, if they were asked for.
+	others map[string]string
 }
 
-// finish draws the consequences of a pass: what is logged and counted, which event the node gets, what is remembered, and when the node
+// finish draws the consequences of a pass: what is remembered, what is logged and counted, which event the node gets, and when the node
 // is tried again.
 func (r *reconciler) finish(ctx context.Context, node *corev1.Node, ended result) reconcile.Result {
-	log := logf.FromContext(ctx)
-	if ended.wrote != "" {
-		r.state.wrote(node, ended.wrote, time.Now())
+	if ended.err != nil && ctx.Err() != nil {
+		return reconcile.Result{} // the process is stopping, which is not a failure
 	}
+	log, follows := logf.FromContext(ctx), r.state.ended(node, ended, time.Now())
 	switch ended.kind {
 	case initialized:
-		r.state.succeeded(node)
 		r.metrics.initialized(time.Since(node.CreationTimestamp.Time))
-		r.traces.initialized(ctx, node, ended.providerID(node))
+		r.traces.initialized(ctx, node, cmp.Or(node.Spec.ProviderID, ended.want.providerID))
 		r.recorder.Event(node, corev1.EventTypeNormal, ReasonSynced, "Node synced successfully")
 		log.Info("Initialized the node", ended.keysAndValues(node)...)
-		return r.resume(ctx, node, ended)
 	case refreshed:
-		if ended.withoutAddresses == nil {
-			r.state.succeeded(node)
-		}
 		if ended.wrote != "" {
 			log.Info("Refreshed the node", "changes", ended.plan.changes())
 		}
-		return r.resume(ctx, node, ended)
 	case waits:
-		delay, first := r.state.waited(node, ended.err, time.Now())
-		if !first || !ended.worthKnowing {
+		if !follows.first || !ended.worthKnowing {
 			log = log.V(1)
 		}
-		log.Info("Left the node alone", "reason", ended.note, "retryAfter", delay)
-		return retry(delay)
-	case failed:
-		return retry(r.warn(ctx, node, ended.err))
-	case mismatched:
-		r.warn(ctx, node, ended.err)
-		return r.resume(ctx, node, ended)
+		log.Info("Left the node alone", "reason", ended.note, "retryAfter", follows.pause)
 	case overtaken:
-		return r.repeat(ctx, node, ended)
+		if follows.failure == nil {
+			log.V(1).Info("The node changed while it was being written; looking at it again")
+			return reconcile.Result{RequeueAfter: follows.pause}
+		}
+	case failed, mismatched:
 	}
-	return reconcile.Result{}
-}
-
-// resume has a pass made over a node of which something is left: addresses that the API server did not take.
-func (r *reconciler) resume(ctx context.Context, node *corev1.Node, ended result) reconcile.Result {
-	if ended.withoutAddresses == nil {
+	if follows.failure != nil {
+		r.warn(ctx, node, follows)
+	}
+	if follows.pause == 0 {
 		return reconcile.Result{}
 	}
-	r.state.lacksAddresses(node)
-	return retry(r.warn(ctx, node, ended.withoutAddresses))
+	priority := priorityRetry // behind nodes that still wait for their turn
+	return reconcile.Result{RequeueAfter: follows.pause, Priority: &priority}
 }
 
-// repeat makes another pass over a node that changed concurrently, soon and silently. If that goes on, the API server refuses the writes for
-// another reason, and the node fails.
-func (r *reconciler) repeat(ctx context.Context, node *corev1.Node, ended result) reconcile.Result {
-	if delay, worthIt := r.state.conflicted(node, ended.said); worthIt || ended.err == nil {
-		logf.FromContext(ctx).V(1).Info("The node changed while it was being written; looking at it again")
-		return reconcile.Result{RequeueAfter: delay}
-	}
-	return retry(r.warn(ctx, node, ended.err))
-}
-
-// warn counts and remembers a failure. It returns the pause before the next try.
-func (r *reconciler) warn(ctx context.Context, node *corev1.Node, err error) time.Duration {
-	if ctx.Err() != nil {
-		return 0 // the process is stopping, which is not a failure
-	}
-	reason, _ := reasonOf(err)
-	now := time.Now()
-	delay := r.state.failed(node, err, now)
+// warn counts a failure, and says it once it lasts.
+func (r *reconciler) warn(ctx context.Context, node *corev1.Node, follows next) {
+	reason, _ := reasonOf(follows.failure)
 	r.metrics.failures.WithLabelValues(reason).Inc()
-	r.traces.failed(node, reason, err)
-	logf.FromContext(ctx).V(1).Info("Could not bring the node in line with the cloud", "reason", reason, "retryAfter", delay, "error", err.Error())
-	since, begins := r.state.fails(node, reason, now)
-	say := func() { r.say(ctx, node, reason, err) }
+	r.traces.failed(node, reason, follows.failure)
+	logf.FromContext(ctx).V(1).Info("Could not bring the node in line with the cloud",
+		"reason", reason, "retryAfter", follows.pause, "error", follows.failure.Error())
 	switch {
-	case begins:
-		time.AfterFunc(warningDelay, func() {
-			if ctx.Err() == nil && r.state.stillFails(node, reason, since) {
-				say()
+	case follows.lasts >= minAnswerAge:
+		r.say(ctx, node, reason, follows.failure)
+	case follows.lasts == 0:
+		time.AfterFunc(minAnswerAge, func() {
+			if ctx.Err() == nil && r.state.stillFails(node, follows.since, reason) {
+				r.say(ctx, node, reason, follows.failure)
 			}
 		})
-	case now.Sub(since) >= warningDelay:
-		say()
 	}
-	return delay
 }
 
 // say gives a node the event of a failure, unless it got one for the same reason a short while ago: a cloud that is down fails for all nodes,
@@ -399,23 +362,12 @@ func (r *reconciler) waiting(node *corev1.Node, reason string) {
 	r.events.Record(r.recorder, node, corev1.EventTypeNormal, ReasonWaitingForCloud, "Waiting to ask the cloud for the node's instance: "+reason)
 }
 
-// retry puts a node that had its turn behind nodes that still wait for theirs.
-func retry(delay time.Duration) reconcile.Result {
-	priority := priorityRetry
-	return reconcile.Result{RequeueAfter: delay, Priority: &priority}
-}
-
-// providerID returns what the node has, or has been given.
-func (r result) providerID(node *corev1.Node) string {
-	return cmp.Or(node.Spec.ProviderID, r.want.providerID)
-}
-
 // maxDiscardedShown is how many of the labels that no node gets a log line names.
 const maxDiscardedShown = 20
 
 // keysAndValues describe an initialization for the log.
 func (r result) keysAndValues(node *corev1.Node) []any {
-	providerID := r.providerID(node)
+	providerID := cmp.Or(node.Spec.ProviderID, r.want.providerID)
 	said := []any{"changes", r.plan.changes(), "providerID", providerID}
 	if r.want.providerID != "" && r.want.providerID != providerID {
 		said = append(said, "cloudProviderID", r.want.providerID)

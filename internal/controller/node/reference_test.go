@@ -278,7 +278,7 @@ func TestARefreshIsNotConcernedWithNodesThatWait(t *testing.T) {
 		"foreign":     {newNode(withID("sim://1"), withAnnotation(ownership.AnnotationIgnore, "true")), false},
 		"in doubt":    {newNode(withID("other://1")), true},
 	} {
-		if got := reconciler.refreshes(test.node); got != test.want {
+		if got := reconciler.refreshes(test.node, reconciler.owners.Decide(test.node)); got != test.want {
 			t.Errorf("%s: %t, want %t", name, got, test.want)
 		}
 	}

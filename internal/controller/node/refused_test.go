@@ -134,7 +134,7 @@ func TestARefusedAddressWriteHoldsNothingElseBack(t *testing.T) {
 		if ownership.Uninitialized(node0) || node0.Spec.ProviderID != "sim://0" || node0.Labels[corev1.LabelTopologyZone] != "a" {
 			t.Fatalf("the node is %+v, want its provider ID and labels, and no taint", node0.Spec)
 		}
-		time.Sleep(warningDelay + time.Millisecond)
+		time.Sleep(minAnswerAge + time.Millisecond)
 		synctest.Wait()
 		got := strings.Join(s.eventsSince(), "\n")
 		for _, part := range []string{"Normal Synced", "Warning WriteFailed The node is as the cloud says except for its addresses: ", "admission policies"} {

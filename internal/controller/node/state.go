@@ -2,7 +2,6 @@ package node
 
 import (
 	"errors"
-	"hash/maphash"
 	"maps"
 	"sync"
 	"time"
@@ -10,118 +9,168 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/controller/node/pace"
 	"github.com/mooring-ccm/mooring/internal/instances"
-	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 const (
-	// minAnswerAge is how old an answer of the cloud may always be by which a node is initialized.
+	// minAnswerAge is how old an answer of the cloud may always be by which a node is initialized. A failure that is over by then is not said: what
+	// mends itself is nothing to act on.
 	minAnswerAge = 2 * time.Second
-	// maxAnswerAge bounds how old it may be for a node that has been waiting for its turn.
+	// maxAnswerAge bounds how old it may be for a node that has been waiting for its turn. A list that lags has caught up by then: a denial that lasts
+	// for longer is said.
 	maxAnswerAge = time.Minute
-	// listingTrustFactor is for how many times the time that it took a listing is good for nodes that have just appeared, up to maxListingTrust. The
-	// listing of a large cloud costs many calls, and its nodes take longer to appear.
+	// listingTrustFactor is for how many times the time that it took a listing is good for nodes that have just appeared, up to half of maxAnswerAge.
+	// The listing of a large cloud costs many calls, and its nodes take longer to appear.
 	listingTrustFactor = 40
-	maxListingTrust    = 30 * time.Second
-	// longestListingPause is the longest pause after the failure of a listing, which is no node's: many share it, so soon costs nothing, and its
-	// client waits for as long as the cloud asks for.
-	longestListingPause = cloud.MaxGroupPause
-	// noStatementPause is the pause after an answer that says nothing of a node. The reference asks again at its next change; a kubelet writes
-	// one in five minutes.
-	noStatementPause = 5 * time.Minute
-	// warningDelay is how long a failure has to last before it is said. What mends itself before that is nothing to act on.
-	warningDelay = 2 * time.Second
 )
 
-// state is what the controller knows of nodes from one pass to the next. A node of the same name with another UID is
-// another node.
+// state is what the controller knows of nodes from one pass to the next: a row for each node to which something happens, and none for the others.
 type state struct {
-	mu    sync.Mutex
-	nodes map[string]*nodeState
-	// retries are the pauses between failures, by the names of nodes.
-	retries workqueue.TypedRateLimiter[string]
-	// unlisted are nodes whose last pass failed because the instances could not be listed, and when that was.
-	unlisted map[string]time.Time
+	mu   sync.Mutex
+	rows map[types.UID]*row
+	// retries are the pauses between failures.
+	retries workqueue.TypedRateLimiter[types.UID]
+	// unlisted is how many rows have the time of a listing that failed; denied and missed in how many of them one lasts.
+	unlisted, denied, missed int
 }
 
-// nodeState is what is known of one node. What its pointers and maps hold is never changed, so a copy is safe to read.
-type nodeState struct {
-	uid       types.UID
+// row is what is known of one node. What its pointers and maps hold is never changed, so a copy is safe to read.
+type row struct {
+	name string
+	progress
+	// others are the values of labels that others wrote.
+	others map[string]string
+}
+
+// progress is where a node stands. The zero value is that it is as the cloud said, and nothing has happened to it.
+type progress struct {
+	passing   bool      // a pass over the node has begun and not ended
 	appeared  time.Time // when this process first saw the node wait for its initialization, by its own clock
 	since     time.Time // when the node last gave reason to be looked at
 	news      bool      // that reason was the node itself: it appeared or changed
 	waiting   bool      // a pass ended without a result
 	conflicts int
-	written   kit.OwnWrite
-	lags      int // passes in a row that found a copy from before our last write
+	own       kit.OwnWrite
+	settled   bool // our own write left nothing to do
+	lags      int  // passes in a row that found a copy from before our last write
 	// said is the answer by which a write was planned that came too late, and providerID the one that the node had by then.
 	said       *instances.Observation
 	providerID string
-	// failing are the reasons of the failures since the last success, and when each came first.
-	failing map[string]time.Time
+	// failing is since when passes have failed, and reason why the last one did.
+	failing time.Time
+	reason  string
+	// unlisted is when a pass failed because the instances could not be listed.
+	unlisted time.Time
 	// addressless nodes are as the cloud says except for the addresses, which the API server has refused.
 	addressless bool
-	// others are the values of labels that others wrote.
-	others map[string]string
 	// writtenFrom is when the answer was sought by which the node was last written.
 	writtenFrom time.Time
-	// agreed is the fingerprint of a node and an observation that agreed, or 0 if none did.
-	agreed fingerprint
+	// denied nodes report although the cloud denies their instances. Of missed ones, with neither a provider ID nor the taint, it has instances.
+	denied, missed denial
+}
+
+// denial is since when the answers of the cloud do not fit a node, and whether that lasts.
+type denial struct {
+	since time.Time
+	lasts bool
 }
 
 func newState() *state {
-	return &state{nodes: map[string]*nodeState{}, retries: kit.NewRetryLimiter[string](), unlisted: map[string]time.Time{}}
+	return &state{rows: map[types.UID]*row{}, retries: kit.NewRetryLimiter[types.UID]()}
 }
 
-// of returns what is remembered of a node. The lock is held.
-func (s *state) of(node *corev1.Node) *nodeState {
-	known := s.nodes[node.Name]
-	if known == nil || known.uid != node.UID {
-		s.retries.Forget(node.Name)
-		known = &nodeState{uid: node.UID}
-		s.nodes[node.Name] = known
-	}
-	return known
-}
-
-// change changes what is remembered of a node. The function must not call the state.
-func (s *state) change(node *corev1.Node, change func(*nodeState)) {
+// get returns a copy of what is known of a node, the zero value for nothing.
+func (s *state) get(uid types.UID) row {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	change(s.of(node))
-}
-
-// get returns a copy of what is remembered of a node, the zero value for nothing.
-func (s *state) get(node *corev1.Node) nodeState {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if known := s.nodes[node.Name]; known != nil && known.uid == node.UID {
+	if known := s.rows[uid]; known != nil {
 		return *known
 	}
-	return nodeState{}
+	return row{}
+}
+
+// edit changes what is known of a node. A node that has no row gets one where that is asked for, and is left alone otherwise: it may have been
+// deleted. The function must not call the state.
+func (s *state) edit(node *corev1.Node, makes bool, change func(*row)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.rows[node.UID]
+	switch {
+	case known == nil && !makes:
+		return
+	case known == nil:
+		known = &row{name: node.Name}
+		s.rows[node.UID] = known
+	}
+	s.count(known, -1)
+	change(known)
+	s.count(known, 1)
+	if known.progress == (progress{}) && known.others == nil {
+		delete(s.rows, node.UID)
+	}
+}
+
+// count adds to the counters of a row. The lock is held.
+func (s *state) count(known *row, by int) {
+	if !known.unlisted.IsZero() {
+		s.unlisted += by
+	}
+	if known.denied.lasts {
+		s.denied += by
+	}
+	if known.missed.lasts {
+		s.missed += by
+	}
 }
 
 // forget drops a node that no longer concerns us.
-func (s *state) forget(name string) {
+func (s *state) forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.retries.Forget(name)
-	delete(s.nodes, name)
-	delete(s.unlisted, name)
+	s.retries.Forget(uid)
+	if known := s.rows[uid]; known != nil {
+		s.count(known, -1)
+		delete(s.rows, uid)
+	}
 }
 
-// changed notes that a node gave reason to be looked at.
+// lasting returns for how many nodes a denial lasts, and how many were missed.
+func (s *state) lasting() (denied, missed int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.denied, s.missed
+}
+
+// changed notes that a node that waits for its initialization gave reason to be looked at.
 func (s *state) changed(node *corev1.Node, now time.Time) {
-	s.change(node, func(known *nodeState) {
-		known.since, known.news = now, true
+	s.edit(node, true, func(known *row) {
+		known.since, known.news, known.missed = now, true, denial{}
 		if known.appeared.IsZero() {
 			known.appeared = now
 		}
 	})
+}
+
+// begin returns what is known of a node at the beginning of a pass, and whether the pass is over: the cache shows what our own write left, which
+// is all that was to do, or is older than that write, and what a stale copy suggests has been done. A pause before the next look at the node doubles
+// while the cache does not catch up, which it has done after kit.MaxCacheLag.
+func (s *state) begin(node *corev1.Node, now time.Time) (known row, over bool, pause time.Duration) {
+	s.edit(node, true, func(has *row) {
+		switch {
+		case has.settled && has.own.Version == node.ResourceVersion:
+			has.own, has.settled, over = kit.OwnWrite{}, false, true
+		case has.own.Hides(node.ResourceVersion, now):
+			over, pause = true, kit.ConflictBackoff.After(has.lags, nil)
+			has.lags++
+		}
+		has.passing = !over
+		known = *has
+	})
+	return known, over, pause
 }
 
 // answerAge returns how old an answer of the cloud may be by which a node is initialized, where a listing takes a given time. One
@@ -130,122 +179,51 @@ func (s *state) changed(node *corev1.Node, now time.Time) {
 //
 // A node without provider ID is found by its name, which another machine may have had before. Only an answer that was sought after
 // the node appeared is about this one.
-func (s *state) answerAge(node *corev1.Node, listing time.Duration, now time.Time) time.Duration {
-	known := s.get(node)
+func (r row) answerAge(node *corev1.Node, listing time.Duration, now time.Time) time.Duration {
 	oldest, least := maxAnswerAge, minAnswerAge
 	switch {
 	case node.Spec.ProviderID != "":
-	case known.appeared.IsZero():
+	case r.appeared.IsZero():
 		oldest = 0
 	default:
-		oldest = min(now.Sub(known.appeared), maxAnswerAge)
+		oldest = min(now.Sub(r.appeared), maxAnswerAge)
 	}
-	if known.news {
-		least = min(max(listingTrustFactor*listing, minAnswerAge), maxListingTrust)
+	if r.news {
+		least = min(max(listingTrustFactor*listing, minAnswerAge), maxAnswerAge/2)
 	}
-	if !known.since.IsZero() {
-		least = max(now.Sub(known.since), least)
-	}
-	return min(least, oldest)
+	return min(max(r.sinceReason(now), least), oldest)
 }
 
 // sinceReason returns how long it is since the node gave reason to be looked at, up to maxAnswerAge: how old an answer may be that must not
 // be from before.
-func (s *state) sinceReason(node *corev1.Node, now time.Time) time.Duration {
-	known := s.get(node)
-	if known.since.IsZero() {
+func (r row) sinceReason(now time.Time) time.Duration {
+	if r.since.IsZero() {
 		return 0
 	}
-	return min(now.Sub(known.since), maxAnswerAge)
+	return min(now.Sub(r.since), maxAnswerAge)
 }
 
-// wrote notes the version of a node that our own write made. Until the cache shows it, the node is not looked at: what a
-// stale copy suggests has been done.
-func (s *state) wrote(node *corev1.Node, resourceVersion string, now time.Time) {
-	s.change(node, func(known *nodeState) { known.written, known.lags = kit.OwnWrite{Version: resourceVersion, At: now}, 0 })
-}
-
-// stale reports whether a node from the cache is older than our own last write to it, and after which pause to look again. It doubles
-// while the cache does not catch up, which it has done after kit.MaxCacheLag.
-func (s *state) stale(node *corev1.Node, now time.Time) (delay time.Duration, stale bool) {
-	known := s.get(node)
-	if !known.written.Hides(node.ResourceVersion, now) {
-		return 0, false
-	}
-	s.change(node, func(known *nodeState) { known.lags++ })
-	return kit.ConflictBackoff.After(known.lags, nil), true
-}
-
-// succeeded ends a node's row of failures.
-func (s *state) succeeded(node *corev1.Node) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.retries.Forget(node.Name)
-	delete(s.unlisted, node.Name)
-	if known := s.nodes[node.Name]; known != nil && known.uid == node.UID {
-		*known = nodeState{
-			uid: known.uid, waiting: known.waiting, written: known.written, others: known.others, writtenFrom: known.writtenFrom, agreed: known.agreed,
-		}
-	}
-}
-
-// lacksAddresses notes that the API server has refused a node's addresses, until the next success.
-func (s *state) lacksAddresses(node *corev1.Node) {
-	s.change(node, func(known *nodeState) { known.addressless = true })
-}
-
-// conflicted counts a write that came too late, and keeps the answer by which it was planned. It returns the pause before the next try, and
-// whether that is still worth it.
-func (s *state) conflicted(node *corev1.Node, said *instances.Observation) (delay time.Duration, worthIt bool) {
-	s.change(node, func(known *nodeState) {
-		delay = kit.ConflictBackoff.After(known.conflicts, nil)
-		known.conflicts++
-		known.said, known.providerID = said, node.Spec.ProviderID
-		worthIt = known.conflicts <= kit.MaxConflicts
-	})
-	return delay, worthIt
-}
-
-// answer returns the answer by which a write of a node was planned that came too late, if there is one. The node is planned anew by it, and the
+// answer returns the answer by which a write of a node was planned that came too late, nil if there is none. The node is planned anew by it, and the
 // cloud is not asked again. It is not about a node that has got another provider ID since.
-func (s *state) answer(node *corev1.Node) (instances.Observation, bool) {
-	known := s.get(node)
-	if known.said == nil || known.providerID != node.Spec.ProviderID {
-		return instances.Observation{}, false
+func (r row) answer(node *corev1.Node) *instances.Observation {
+	if r.providerID != node.Spec.ProviderID {
+		return nil
 	}
-	return *known.said, true
+	return r.said
 }
 
-// failed counts a failure. It returns the pause before the next try, which is no shorter than the cloud asks for.
-func (s *state) failed(node *corev1.Node, err error, now time.Time) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known := s.of(node)
-	known.conflicts, known.said = 0, nil
-	known.since, known.news = now, false
-	delay := s.retries.When(node.Name)
-	delete(s.unlisted, node.Name)
-	if isListing(err) {
-		s.unlisted[node.Name] = now
-		return min(delay, longestListingPause)
-	}
-	if asked, ok := cloud.RetryAfter(err); ok {
-		return max(delay, asked)
-	}
-	return delay
-}
-
-// fails notes the reason of a failure. It returns since when the node fails for it, and whether that began now.
-func (s *state) fails(node *corev1.Node, reason string, now time.Time) (since time.Time, begins bool) {
-	s.change(node, func(known *nodeState) {
-		if since, begins = known.failing[reason], known.failing[reason].IsZero(); begins {
-			since, known.failing = now, with(known.failing, reason, now)
+// ours says of the labels of a node, as far as it is known, whether a manager that decides for the cloud wrote the values that they have.
+func (r row) ours(node *corev1.Node) map[string]bool {
+	var ours map[string]bool
+	for label, value := range r.others {
+		if has, present := node.Labels[label]; present && has == value {
+			ours = with(ours, label, false)
 		}
-	})
-	return since, begins
+	}
+	return ours
 }
 
-// with returns a map with one more entry: who reads a copy of what is remembered has the map as it was.
+// with returns a map with one more entry: who reads a copy of a row has the map as it was.
 func with[V any](entries map[string]V, key string, value V) map[string]V {
 	more := maps.Clone(entries)
 	if more == nil {
@@ -255,124 +233,130 @@ func with[V any](entries map[string]V, key string, value V) map[string]V {
 	return more
 }
 
-// stillFails reports whether a node has failed for a reason since a time.
-func (s *state) stillFails(node *corev1.Node, reason string, since time.Time) bool {
-	return s.get(node).failing[reason].Equal(since)
+// next is what follows from how a pass ended.
+type next struct {
+	// pause is how long it is to the next try, zero if there is none to make.
+	pause time.Duration
+	// failure is what the pass failed with, nil for nothing. Since is when that began, and lasts how long ago.
+	failure error
+	since   time.Time
+	lasts   time.Duration
+	// first says that a node is left alone that was not before.
+	first bool
 }
 
-func isListing(err error) bool {
-	var listing *instances.ListingError
-	return errors.As(err, &listing)
+// ended takes in how a pass ended. It is the one transition of a node by its passes.
+func (s *state) ended(node *corev1.Node, result result, now time.Time) (follows next) {
+	failure := errors.Join(result.err, result.withoutAddresses)
+	s.edit(node, false, func(known *row) {
+		known.wrote(result, now)
+		switch {
+		case result.kind == overtaken && (known.conflicts < kit.MaxConflicts || failure == nil):
+			follows.pause = kit.ConflictBackoff.After(known.conflicts, nil)
+			known.conflicts++
+			known.said, known.providerID = result.said, node.Spec.ProviderID
+			return
+		case failure == nil:
+			s.retries.Forget(node.UID)
+			known.progress = progress{
+				waiting: known.waiting && result.kind == waits, own: known.own, settled: known.own.Version != "", writtenFrom: known.writtenFrom, denied: known.denied, missed: known.missed,
+			}
+		default:
+			follows.pause = known.failed(failure, s.retries.When(node.UID), now)
+			known.addressless = known.addressless || result.withoutAddresses != nil
+		}
+		switch {
+		case result.kind == waits:
+			follows.first = !known.waiting
+			known.since, known.news, known.waiting = now, false, true
+			if failure == nil {
+				follows.pause = pace.DefaultShortest // the reference asks again at the node's next change; a kubelet writes one in this time
+			}
+		case failure != nil:
+			if known.failing.IsZero() {
+				known.failing = now
+			}
+			known.reason, _ = reasonOf(failure)
+			follows.failure, follows.since, follows.lasts = failure, known.failing, now.Sub(known.failing)
+		}
+	})
+	if result.kind == mismatched && result.withoutAddresses == nil {
+		follows.pause = 0 // the refresh comes back to it
+	}
+	return follows
 }
 
-// listed returns the nodes whose last pass failed before a listing began that has succeeded, each of them once.
-func (s *state) listed(began time.Time) (names []string) {
+// wrote notes what a pass has written. Until the cache shows that, the node is not looked at.
+func (r *row) wrote(result result, now time.Time) {
+	r.passing, r.own, r.lags, r.settled = false, kit.OwnWrite{}, 0, false
+	if result.wrote != "" {
+		r.own = kit.OwnWrite{Version: result.wrote, At: now}
+	}
+	if result.wrote != "" && result.kind == refreshed && result.withoutAddresses == nil {
+		r.writtenFrom = result.sought
+	}
+	if result.others != nil {
+		r.others = result.others
+	}
+}
+
+// failed notes a failure. It returns the pause before the next try, by the one that it had without what the cloud asks for: no shorter than that,
+// but for a listing, which is no node's. Many share it, so soon costs nothing, and its client waits for as long as the cloud asks for.
+func (r *row) failed(failure error, pause time.Duration, now time.Time) time.Duration {
+	r.conflicts, r.said = 0, nil
+	r.since, r.news, r.unlisted = now, false, time.Time{}
+	if listing := (*instances.ListingError)(nil); errors.As(failure, &listing) {
+		r.unlisted = now
+		return min(pause, cloud.MaxGroupPause)
+	}
+	if asked, ok := cloud.RetryAfter(failure); ok {
+		return max(pause, asked)
+	}
+	return pause
+}
+
+// stillFails reports whether a node has failed since a time, and the last time for a reason.
+func (s *state) stillFails(node *corev1.Node, since time.Time, reason string) bool {
+	known := s.get(node.UID)
+	return known.failing.Equal(since) && known.reason == reason
+}
+
+// listed returns the names of nodes that failed before a listing began that has succeeded, because the instances could not be listed; each of them
+// once.
+func (s *state) listed(began func() time.Time) (names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for name, failed := range s.unlisted {
-		if failed.Before(began) {
-			names = append(names, name)
-			delete(s.unlisted, name)
+	if s.unlisted == 0 {
+		return nil
+	}
+	at := began()
+	for _, known := range s.rows {
+		if !known.unlisted.IsZero() && known.unlisted.Before(at) {
+			names = append(names, known.name)
+			known.unlisted = time.Time{}
+			s.unlisted--
 		}
 	}
 	return names
 }
 
-// recordAgreement notes that a node and what the cloud said of it agree.
-func (s *state) recordAgreement(node *corev1.Node, agreed fingerprint) {
-	s.change(node, func(known *nodeState) { known.agreed = agreed })
-}
-
-// wroteFrom notes that a node was written by an answer that was sought at a time.
-func (s *state) wroteFrom(node *corev1.Node, sought time.Time) {
-	s.change(node, func(known *nodeState) { known.writtenFrom = sought })
-}
-
-// isWrittenFrom reports whether a node was written by an answer that was sought at a time, or a later one. What differs from it since, others have
-// written.
-func (s *state) isWrittenFrom(node *corev1.Node, sought time.Time) bool {
-	known := s.get(node)
-	return !known.writtenFrom.IsZero() && !known.writtenFrom.Before(sought)
-}
-
-// othersWrote notes that others wrote the value that a label of a node has.
-func (s *state) othersWrote(node *corev1.Node, label string) {
-	s.change(node, func(known *nodeState) { known.others = with(known.others, label, node.Labels[label]) })
-}
-
-// ours says of the labels of a node, as far as it is known, whether a manager that decides for the cloud wrote the values that they have.
-func (s *state) ours(node *corev1.Node) map[string]bool {
-	known := s.get(node)
-	if len(known.others) == 0 {
-		return nil
-	}
-	ours := map[string]bool{}
-	for label, value := range known.others {
-		if has, present := node.Labels[label]; present && has == value {
-			ours[label] = false
-		}
-	}
-	return ours
-}
-
-// waited notes a pass that ended without a result, by an error that is no failure of the node or without one. It returns the pause before the
-// next one, and whether this was the first.
-func (s *state) waited(node *corev1.Node, err error, now time.Time) (delay time.Duration, first bool) {
-	delay = noStatementPause
-	if err != nil {
-		delay = s.failed(node, err, now)
-	} else {
-		s.succeeded(node)
-	}
-	s.change(node, func(known *nodeState) {
-		first, known.waiting = !known.waiting, true
-		known.since, known.news = now, false
+// noteAnswer takes in whether the answer of the cloud fits an initialized node. It reports what has not fitted for longer than maxAnswerAge.
+func (s *state) noteAnswer(node *corev1.Node, isDenied, isMissed bool, now time.Time) (denied, missed bool) {
+	s.edit(node, isDenied || isMissed, func(known *row) {
+		known.denied, known.missed = known.denied.after(isDenied, now), known.missed.after(isMissed, now)
+		denied, missed = known.denied.lasts, known.missed.lasts
 	})
-	return delay, first
+	return denied, missed
 }
 
-// fingerprint identifies all that decides what a refresh does with a node: whatever desired.go and plan.go read of it, and what
-// the cloud said. Two that differ have equal fingerprints once in 2^64 cases, and then only until either changes.
-//
-// It stands for a copy of the node, which would keep a second version of each in memory.
-type fingerprint uint64
-
-// seed is the process's own: fingerprints mean nothing to another one.
-var seed = maphash.MakeSeed()
-
-// fingerprintOf returns the fingerprint of an initialized node with an observation. It allocates nothing.
-func fingerprintOf(node *corev1.Node, said instances.Observation) fingerprint {
-	var hash maphash.Hash
-	hash.SetSeed(seed)
-	maphash.WriteComparable(&hash, [...]string{string(node.UID), node.Spec.ProviderID})
-	labels := [...]uint64{uint64(len(node.Labels)), 0}
-	for key, value := range node.Labels { // in any order
-		labels[1] += maphash.Comparable(seed, [...]string{key, value})
-	}
-	maphash.WriteComparable(&hash, labels)
-	for i := range node.Spec.Taints {
-		maphash.WriteComparable(&hash, node.Spec.Taints[i].Key)
-	}
-	for _, key := range [...]string{
-		cloudproviderapi.AnnotationAlphaProvidedIPAddr, ownership.AnnotationIgnore, ownership.AnnotationProven,
-	} {
-		value, present := node.Annotations[key]
-		maphash.WriteComparable(&hash, present)
-		maphash.WriteComparable(&hash, value)
-	}
-	hashAddresses(&hash, node.Status.Addresses)
-
-	metadata := &said.Metadata
-	maphash.WriteComparable(&hash, said.Status)
-	maphash.WriteComparable(&hash, [...]string{said.Answered, metadata.ProviderID, metadata.InstanceType, metadata.Zone, metadata.Region})
-	hashAddresses(&hash, metadata.NodeAddresses)
-	return fingerprint(hash.Sum64())
-}
-
-// hashAddresses depends on their order, which is the cloud's.
-func hashAddresses(hash *maphash.Hash, addresses []corev1.NodeAddress) {
-	maphash.WriteComparable(hash, len(addresses))
-	for i := range addresses {
-		maphash.WriteComparable(hash, addresses[i])
+// after returns a denial after another answer.
+func (d denial) after(denied bool, now time.Time) denial {
+	switch {
+	case !denied:
+		return denial{}
+	case d.since.IsZero():
+		return denial{since: now}
+	default:
+		return denial{d.since, d.lasts || now.Sub(d.since) >= maxAnswerAge}
 	}
 }

@@ -13,6 +13,12 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
+// passed has a pass over a node end.
+func (s *state) passed(node *corev1.Node, ended result, now time.Time) next {
+	s.begin(node, now)
+	return s.ended(node, ended, now)
+}
+
 func TestPausesAreTheReferencesAndHeedTheCloud(t *testing.T) {
 	for name, test := range map[string]struct {
 		err  error
@@ -27,14 +33,14 @@ func TestPausesAreTheReferencesAndHeedTheCloud(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			state := newState()
-			if delay := state.failed(newNode(), test.err, time.Unix(0, 0)); delay < test.want || delay > test.want+test.want/10 {
+			if delay := state.passed(newNode(), result{kind: failed, err: test.err}, time.Unix(0, 0)).pause; delay < test.want || delay > test.want+test.want/10 {
 				t.Errorf("pause %s, want %s", delay, test.want)
 			}
 			for range 30 {
-				state.failed(newNode(), test.err, time.Unix(0, 0))
+				state.passed(newNode(), result{kind: failed, err: test.err}, time.Unix(0, 0))
 			}
-			state.succeeded(newNode())
-			if delay := state.failed(newNode(), test.err, time.Unix(0, 0)); delay < test.want || delay > test.want+test.want/10 {
+			state.passed(newNode(), result{kind: refreshed}, time.Unix(0, 0))
+			if delay := state.passed(newNode(), result{kind: failed, err: test.err}, time.Unix(0, 0)).pause; delay < test.want || delay > test.want+test.want/10 {
 				t.Errorf("pause %s after a success, want %s", delay, test.want)
 			}
 		})
@@ -46,7 +52,7 @@ func TestAnAnswerIsFreshSinceTheNodeGaveReason(t *testing.T) {
 	var listing time.Duration
 	check := func(when string, now time.Time, want time.Duration) {
 		t.Helper()
-		if got := state.answerAge(node, listing, now); got != want {
+		if got := state.get(node.UID).answerAge(node, listing, now); got != want {
 			t.Errorf("%s: %s, want %s", when, got, want)
 		}
 	}
@@ -56,25 +62,22 @@ func TestAnAnswerIsFreshSinceTheNodeGaveReason(t *testing.T) {
 	listing = 500 * time.Millisecond
 	check("at once, by a listing that is dear", start, 20*time.Second)
 	listing = time.Minute
-	check("at once, by a listing that is too dear", start, maxListingTrust)
+	check("at once, by a listing that is too dear", start, maxAnswerAge/2)
 	check("after a while in the queue", start.Add(40*time.Second), 40*time.Second)
 	check("after very long in the queue", start.Add(time.Hour), maxAnswerAge)
-	state.failed(node, errors.New("x"), start.Add(30*time.Second))
+	state.passed(node, result{kind: failed, err: errors.New("x")}, start.Add(30*time.Second))
 	check("after a failure", start.Add(33*time.Second), 3*time.Second)
-	state.waited(node, nil, start.Add(40*time.Second))
+	state.passed(node, result{kind: waits}, start.Add(40*time.Second))
 	check("after it was left alone", start.Add(44*time.Second), 4*time.Second)
 	state.changed(node, start.Add(50*time.Second))
-	check("after it has changed", start.Add(51*time.Second), maxListingTrust)
-	if got := state.answerAge(newNode(withID("sim://1"), func(n *corev1.Node) { n.UID = "uid-1" }), listing, start.Add(time.Hour)); got != minAnswerAge {
-		t.Errorf("another node of the same name: %s, want %s", got, minAnswerAge)
-	}
+	check("after it has changed", start.Add(51*time.Second), maxAnswerAge/2)
 }
 
 func TestAnAnswerByNameIsFromAfterTheNodeAppeared(t *testing.T) {
 	state, node, start := newState(), newNode(), time.Unix(1000, 0)
 	check := func(when string, now time.Time, want time.Duration) {
 		t.Helper()
-		if got := state.answerAge(node, 500*time.Millisecond, now); got != want {
+		if got := state.get(node.UID).answerAge(node, 500*time.Millisecond, now); got != want {
 			t.Errorf("%s: %s, want %s", when, got, want)
 		}
 	}
@@ -85,13 +88,13 @@ func TestAnAnswerByNameIsFromAfterTheNodeAppeared(t *testing.T) {
 	state.changed(node, start.Add(10*time.Second))
 	check("after it has changed", start.Add(11*time.Second), 11*time.Second)
 	check("after long in the queue", start.Add(40*time.Second), 30*time.Second)
-	state.failed(node, errors.New("x"), start.Add(50*time.Second))
+	state.passed(node, result{kind: failed, err: errors.New("x")}, start.Add(50*time.Second))
 	check("after a failure", start.Add(53*time.Second), 3*time.Second)
 	state.changed(node, start.Add(time.Hour))
 	check("after very long", start.Add(time.Hour), 20*time.Second)
 	recreated := newNode(func(n *corev1.Node) { n.UID = "uid-1" })
 	state.changed(recreated, start.Add(time.Hour))
-	if got := state.answerAge(recreated, time.Minute, start.Add(time.Hour)); got != 0 {
+	if got := state.get(recreated.UID).answerAge(recreated, time.Minute, start.Add(time.Hour)); got != 0 {
 		t.Errorf("another node of the same name: %s, want 0", got)
 	}
 }
@@ -99,14 +102,14 @@ func TestAnAnswerByNameIsFromAfterTheNodeAppeared(t *testing.T) {
 func TestAnotherNodeOfTheSameNameStartsAfresh(t *testing.T) {
 	state, node := newState(), newNode()
 	for range 5 {
-		state.failed(node, errors.New("x"), time.Unix(0, 0))
+		state.passed(node, result{kind: failed, err: errors.New("x")}, time.Unix(0, 0))
 	}
-	state.wrote(node, "100", time.Unix(0, 0))
+	state.passed(node, result{kind: failed, err: errors.New("x"), wrote: "100"}, time.Unix(0, 0))
 	recreated := newNode(func(n *corev1.Node) { n.UID, n.ResourceVersion = "uid-1", "50" })
-	if _, stale := state.stale(recreated, time.Unix(0, 0)); stale {
+	if _, over, _ := state.begin(recreated, time.Unix(0, 0)); over {
 		t.Error("a new node is taken for an old copy")
 	}
-	if delay := state.failed(recreated, errors.New("x"), time.Unix(0, 0)); delay > 6*time.Millisecond {
+	if delay := state.passed(recreated, result{kind: failed, err: errors.New("x")}, time.Unix(0, 0)).pause; delay > 6*time.Millisecond {
 		t.Errorf("pause %s, want that after a first failure", delay)
 	}
 }
@@ -116,21 +119,20 @@ func TestACopyOlderThanOurOwnWriteIsStale(t *testing.T) {
 	at := func(version string) *corev1.Node {
 		return newNode(func(n *corev1.Node) { n.ResourceVersion = version })
 	}
-	if _, stale := state.stale(at("1"), time.Unix(0, 0)); stale {
+	if _, stale, _ := state.begin(at("1"), time.Unix(0, 0)); stale {
 		t.Error("stale before we wrote anything")
 	}
-	state.wrote(at("99"), "100", time.Unix(0, 0))
-	state.succeeded(at("99"))
+	state.passed(at("99"), result{kind: mismatched, err: errors.New("x"), wrote: "100"}, time.Unix(0, 0))
 	for version, want := range map[string]bool{"99": true, "100": false, "101": false, "9": true, "1000": false} {
-		if _, got := state.stale(at(version), time.Unix(0, 0)); got != want {
+		if _, got, _ := state.begin(at(version), time.Unix(0, 0)); got != want {
 			t.Errorf("version %s after our write of 100: stale %t, want %t", version, got, want)
 		}
 	}
-	if _, stale := state.stale(at("99"), time.Unix(0, 0).Add(kit.MaxCacheLag)); stale {
+	if _, stale, _ := state.begin(at("99"), time.Unix(0, 0).Add(kit.MaxCacheLag)); stale {
 		t.Error("a copy that is older forever is left alone forever")
 	}
-	state.forget("node0")
-	if _, stale := state.stale(at("99"), time.Unix(0, 0)); stale {
+	state.forget("uid-0")
+	if _, stale, _ := state.begin(at("99"), time.Unix(0, 0)); stale {
 		t.Error("stale after it was forgotten")
 	}
 }
@@ -141,10 +143,10 @@ func TestACacheThatLagsIsLookedAtLessAndLessOften(t *testing.T) {
 	at := func(version string) *corev1.Node {
 		return newNode(func(n *corev1.Node) { n.ResourceVersion = version })
 	}
-	state.wrote(at("99"), "100", time.Unix(0, 0))
+	state.passed(at("99"), result{kind: refreshed, wrote: "100"}, time.Unix(0, 0))
 	passes, last := 0, time.Duration(0)
 	for waited := time.Duration(0); waited < time.Minute; passes++ {
-		delay, stale := state.stale(at("99"), time.Unix(0, 0))
+		_, stale, delay := state.begin(at("99"), time.Unix(0, 0))
 		if !stale || delay < last || delay > kit.ConflictBackoff.Longest {
 			t.Fatalf("pass %d: stale %t, the pause is %s after one of %s", passes, stale, delay, last)
 		}
@@ -154,32 +156,81 @@ func TestACacheThatLagsIsLookedAtLessAndLessOften(t *testing.T) {
 	if passes > 25 {
 		t.Errorf("%d passes in a minute", passes)
 	}
-	state.wrote(at("100"), "101", time.Unix(0, 0))
-	if delay, stale := state.stale(at("100"), time.Unix(0, 0)); !stale || delay != kit.ConflictBackoff.First {
+	state.passed(at("101"), result{kind: refreshed, wrote: "102"}, time.Unix(0, 0))
+	if _, stale, delay := state.begin(at("101"), time.Unix(0, 0)); !stale || delay != kit.ConflictBackoff.First {
 		t.Errorf("after the next write: stale %t, the pause is %s, want %s", stale, delay, kit.ConflictBackoff.First)
 	}
-	if _, stale := state.stale(at("101"), time.Unix(0, 0)); stale {
+	if _, stale, _ := state.begin(at("103"), time.Unix(0, 0)); stale {
 		t.Error("stale although the cache has caught up")
 	}
 }
 
 func TestConflictsAreRetriedSoonAndNotForEver(t *testing.T) {
 	state, node := newState(), newNode()
+	conflicts := func() next {
+		return state.passed(node, result{kind: overtaken, err: errors.New("conflict")}, time.Unix(0, 0))
+	}
 	total := time.Duration(0)
 	for i := range kit.MaxConflicts {
-		delay, worthIt := state.conflicted(node, nil)
-		if total += delay; !worthIt {
+		follows := conflicts()
+		if total += follows.pause; follows.failure != nil {
 			t.Fatalf("conflict %d counts as a failure", i+1)
 		}
 	}
 	if total > 2*time.Second {
 		t.Errorf("%d conflicts take %s", kit.MaxConflicts, total)
 	}
-	if _, worthIt := state.conflicted(node, nil); worthIt {
+	if conflicts().failure == nil {
 		t.Errorf("conflict %d does not count as a failure", kit.MaxConflicts+1)
 	}
-	state.failed(node, errors.New("x"), time.Unix(0, 0))
-	if _, worthIt := state.conflicted(node, nil); !worthIt {
+	state.passed(node, result{kind: failed, err: errors.New("x")}, time.Unix(0, 0))
+	if conflicts().failure != nil {
 		t.Error("a first conflict after a failure counts as one")
+	}
+}
+
+// A pass that our own write brings has nothing to do, once. A node to which nothing happens has no row.
+func TestTheCacheShowsWhatOurOwnWriteLeft(t *testing.T) {
+	at := func(version string) *corev1.Node {
+		return newNode(func(n *corev1.Node) { n.ResourceVersion = version })
+	}
+	for name, test := range map[string]struct {
+		ended result
+		shows string
+		over  bool
+	}{
+		"all was written":        {result{kind: initialized, wrote: "2"}, "2", true},
+		"another writer came":    {result{kind: initialized, wrote: "2"}, "3", false},
+		"something was left":     {result{kind: initialized, wrote: "2", withoutAddresses: errors.New("x")}, "2", false},
+		"the rest does not fit":  {result{kind: mismatched, wrote: "2", err: errors.New("x")}, "2", false},
+		"nothing was written":    {result{kind: refreshed}, "1", false},
+		"the write was too late": {result{kind: overtaken, wrote: "2", err: errors.New("x")}, "2", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			state, now := newState(), time.Unix(0, 0)
+			state.changed(at("1"), now)
+			state.passed(at("1"), test.ended, now)
+			if _, over, pause := state.begin(at(test.shows), now); over != test.over || pause != 0 {
+				t.Errorf("the pass is over: %t, pause %s; want %t", over, pause, test.over)
+			}
+			if _, over, _ := state.begin(at(test.shows), now); over {
+				t.Error("the next pass is over, too")
+			}
+			state.ended(at(test.shows), result{kind: refreshed}, now)
+			if len(state.rows) > 0 {
+				t.Errorf("there is still the row %+v", state.rows["uid-0"])
+			}
+		})
+	}
+}
+
+// A node that was deleted during a pass leaves nothing behind.
+func TestADeletedNodeHasNoRow(t *testing.T) {
+	state, node, now := newState(), newNode(), time.Unix(0, 0)
+	state.begin(node, now)
+	state.forget(node.UID)
+	state.ended(node, result{kind: failed, err: &instances.ListingError{Err: errors.New("x")}}, now)
+	if len(state.rows) > 0 || state.unlisted != 0 || state.retries.NumRequeues(node.UID) != 0 {
+		t.Errorf("rows %v, %d of which wait for a listing, and %d failures", state.rows, state.unlisted, state.retries.NumRequeues(node.UID))
 	}
 }

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-ccm/mooring/internal/instances"
-	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 // created is when the node of these tests was, by the API server's clock.
@@ -26,8 +25,6 @@ func bornThen(n *corev1.Node) { n.CreationTimestamp = metav1.NewTime(created) }
 func withReady(n *corev1.Node) {
 	n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue})
 }
-
-func decideOurs(*corev1.Node) ownership.Decision { return ownership.Decision{Owner: ownership.Ours} }
 
 // recorded returns traces, and what has ended of them.
 func recorded() (*traces, *tracetest.SpanRecorder) {
@@ -57,21 +54,21 @@ func namedSpan(t *testing.T, spans *tracetest.SpanRecorder, name string) sdktrac
 func TestTraceOfANodeFromItsCreationToItsReadiness(t *testing.T) {
 	traces, spans := recorded()
 	node := newNode(bornThen, withTaints(cloudTaint))
-	traces.observe(node, decideOurs, created.Add(time.Second))
+	traces.observe(node, true, created.Add(time.Second))
 	ctx := traces.pass(t.Context(), node, created.Add(3*time.Second))
 	looking, end := traces.step(ctx, spanLookUp)
-	answered(looking, instances.Observation{Status: instances.Found})
+	answered(looking, instances.Observation{Status: instances.Found}, nil)
 	end(nil)
 	traces.failed(node, ReasonWriteFailed, errors.New("webhook is down"))
 	ctx = traces.pass(t.Context(), node, created.Add(4*time.Second))
 	_, end = traces.step(ctx, writeSpans[targetAddresses])
 	end(nil)
 	traces.initialized(ctx, node, "sim://1")
-	traces.observe(newNode(bornThen), decideOurs, time.Now())
+	traces.observe(newNode(bornThen), false, time.Now())
 	if got, want := spanNames(spans), "node.notice node.queue node.look_up node.write_addresses node.initialize"; got != want {
 		t.Fatalf("before the node is ready these have ended: %s; want %s", got, want)
 	}
-	traces.observe(newNode(bornThen, withReady), decideOurs, time.Now())
+	traces.observe(newNode(bornThen, withReady), false, time.Now())
 
 	root := namedSpan(t, spans, spanInitialize)
 	if root.Parent().IsValid() || !root.StartTime().Equal(created) || root.Status().Code == codes.Error {
@@ -101,10 +98,10 @@ func TestTraceOfANodeFromItsCreationToItsReadiness(t *testing.T) {
 func TestANodeThatIsReadyFirstHasNothingToWaitFor(t *testing.T) {
 	traces, spans := recorded()
 	node := newNode(bornThen, withTaints(cloudTaint))
-	traces.observe(node, decideOurs, created)
+	traces.observe(node, true, created)
 	ctx := traces.pass(t.Context(), node, created)
 	// The watch reports the readiness while the pass still has the node as it was.
-	traces.observe(newNode(bornThen, withTaints(cloudTaint), withReady), decideOurs, created)
+	traces.observe(newNode(bornThen, withTaints(cloudTaint), withReady), true, created)
 	traces.initialized(ctx, node, "sim://1")
 	if got, want := spanNames(spans), "node.notice node.queue node.initialize"; got != want || len(traces.nodes) != 0 {
 		t.Errorf("ended: %s, want %s; %d traces are kept", got, want, len(traces.nodes))
@@ -112,18 +109,15 @@ func TestANodeThatIsReadyFirstHasNothingToWaitFor(t *testing.T) {
 }
 
 func TestTracesThatComeToNothing(t *testing.T) {
-	other := newNode(bornThen, withTaints(cloudTaint))
-	other.UID = "uid-1"
 	for name, end := range map[string]func(*traces, *corev1.Node){
-		"the node is deleted":            func(traces *traces, node *corev1.Node) { traces.forget(node.Name, "deleted") },
-		"the node is made anew":          func(traces *traces, _ *corev1.Node) { traces.observe(other, decideOurs, created) },
+		"the node is deleted":            func(traces *traces, node *corev1.Node) { traces.forget(node.UID, "deleted") },
 		"another manager initializes it": func(traces *traces, node *corev1.Node) { traces.overtaken(node) },
 		"the process ends":               func(traces *traces, _ *corev1.Node) { traces.stop() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			traces, spans := recorded()
 			node := newNode(bornThen, withTaints(cloudTaint))
-			traces.observe(node, decideOurs, created)
+			traces.observe(node, true, created)
 			traces.pass(t.Context(), node, created)
 			end(traces, node)
 			if status := namedSpan(t, spans, spanInitialize).Status(); status.Code != codes.Error || status.Description == "" {
@@ -133,8 +127,8 @@ func TestTracesThatComeToNothing(t *testing.T) {
 	}
 	t.Run("a standby makes no span", func(t *testing.T) {
 		traces, spans := recorded()
-		traces.observe(newNode(bornThen, withTaints(cloudTaint)), decideOurs, created)
-		traces.observe(newNode(bornThen), decideOurs, created)
+		traces.observe(newNode(bornThen, withTaints(cloudTaint)), true, created)
+		traces.observe(newNode(bornThen), false, created)
 		if started := spans.Started(); len(started) != 0 || len(traces.nodes) != 0 {
 			t.Errorf("%d spans, %d traces are kept", len(started), len(traces.nodes))
 		}
@@ -152,16 +146,16 @@ func TestNothingIsAllocatedWhileTracingIsOff(t *testing.T) {
 }
 
 func passWithoutTraces(ctx context.Context, traces *traces, node *corev1.Node, err error) {
-	traces.observe(node, decideOurs, created)
+	traces.observe(node, true, created)
 	passing := traces.pass(ctx, node, created)
 	looking, end := traces.step(passing, spanLookUp)
-	answered(looking, instances.Observation{Status: instances.Found})
+	answered(looking, instances.Observation{Status: instances.Found}, nil)
 	end(nil)
 	_, end = traces.step(passing, writeSpans[targetNode])
 	end(err)
 	traces.failed(node, ReasonCloudError, err)
 	traces.initialized(passing, node, "sim://1")
 	traces.overtaken(node)
-	traces.forget(node.Name, "deleted")
+	traces.forget(node.UID, "deleted")
 	traces.stop()
 }

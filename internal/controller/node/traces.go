@@ -35,12 +35,11 @@ type traces struct {
 	tracer trace.Tracer
 
 	mu    sync.Mutex
-	nodes map[string]*nodeTrace
+	nodes map[types.UID]*nodeTrace
 }
 
 // nodeTrace is how far a node has come.
 type nodeTrace struct {
-	uid types.UID
 	// seen is when this process first saw the node wait for its initialization.
 	seen time.Time
 	// ready is what the kubelet last said.
@@ -57,36 +56,31 @@ func newTraces(provider trace.TracerProvider) *traces {
 	if provider == nil {
 		return nil
 	}
-	return &traces{tracer: provider.Tracer(tracerName), nodes: map[string]*nodeTrace{}}
+	return &traces{tracer: provider.Tracer(tracerName), nodes: map[types.UID]*nodeTrace{}}
 }
 
-// observe takes in what the watch says of a node.
-func (t *traces) observe(node *corev1.Node, decide func(*corev1.Node) ownership.Decision, now time.Time) {
+// observe takes in what the watch says of a node. Waits says that it waits for its initialization, and is not foreign.
+func (t *traces) observe(node *corev1.Node, waits bool, now time.Time) {
 	if t == nil {
 		return
 	}
-	waits := ownership.Uninitialized(node) && decide(node).Owner != ownership.Foreign
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	known := t.nodes[node.Name]
-	if known != nil && known.uid != node.UID {
-		t.drop(node.Name, "another node has its name")
-		known = nil
-	}
-	if known == nil {
-		if !waits {
-			return
-		}
-		known = &nodeTrace{uid: node.UID, seen: now}
-		t.nodes[node.Name] = known
+	known := t.nodes[node.UID]
+	switch {
+	case known == nil && !waits:
+		return
+	case known == nil:
+		known = &nodeTrace{seen: now}
+		t.nodes[node.UID] = known
 	}
 	known.ready = ownership.Ready(node)
 	switch {
 	case known.becomeReady != nil && known.ready:
 		known.becomeReady.End()
-		delete(t.nodes, node.Name)
+		delete(t.nodes, node.UID)
 	case known.initialize == nil && !waits: // another writer was faster
-		delete(t.nodes, node.Name)
+		delete(t.nodes, node.UID)
 	}
 }
 
@@ -98,11 +92,11 @@ func (t *traces) pass(ctx context.Context, node *corev1.Node, now time.Time) con
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	known := t.nodes[node.Name]
-	if known == nil || known.uid != node.UID || known.becomeReady != nil {
-		t.drop(node.Name, "another node has its name, or it waits for its initialization again")
-		known = &nodeTrace{uid: node.UID, seen: now, ready: ownership.Ready(node)}
-		t.nodes[node.Name] = known
+	known := t.nodes[node.UID]
+	if known == nil || known.becomeReady != nil {
+		t.drop(node.UID, "it waits for its initialization again")
+		known = &nodeTrace{seen: now, ready: ownership.Ready(node)}
+		t.nodes[node.UID] = known
 	}
 	known.passes++
 	if known.initialize != nil {
@@ -143,8 +137,8 @@ func (t *traces) step(ctx context.Context, name string) (context.Context, func(e
 }
 
 // answered notes on the span of a question what the cloud said.
-func answered(ctx context.Context, observation instances.Observation) {
-	if span := trace.SpanFromContext(ctx); span.IsRecording() {
+func answered(ctx context.Context, observation instances.Observation, err error) {
+	if span := trace.SpanFromContext(ctx); span.IsRecording() && err == nil {
 		span.SetAttributes(attribute.String("node.answer", observation.Status.String()),
 			attribute.Float64("node.answer_age_seconds", time.Since(observation.At).Seconds()))
 	}
@@ -157,7 +151,7 @@ func (t *traces) failed(node *corev1.Node, reason string, err error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if known := t.nodes[node.Name]; known != nil && known.uid == node.UID && known.initialize != nil && known.becomeReady == nil {
+	if known := t.nodes[node.UID]; known != nil && known.initialize != nil && known.becomeReady == nil {
 		known.initialize.AddEvent("failed", trace.WithAttributes(
 			attribute.String("reason", reason), attribute.String("error", err.Error())))
 	}
@@ -171,15 +165,15 @@ func (t *traces) initialized(ctx context.Context, node *corev1.Node, providerID 
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	known := t.nodes[node.Name]
-	if known == nil || known.uid != node.UID || known.initialize == nil {
+	known := t.nodes[node.UID]
+	if known == nil || known.initialize == nil {
 		return
 	}
 	known.initialize.SetAttributes(attribute.String("node.provider_id", providerID),
 		attribute.Int("node.passes", known.passes), attribute.Bool("node.ready", known.ready))
 	known.initialize.End()
 	if known.ready {
-		delete(t.nodes, node.Name)
+		delete(t.nodes, node.UID)
 		return
 	}
 	_, known.becomeReady = t.tracer.Start(trace.ContextWithSpan(ctx, known.initialize), spanBecomeReady)
@@ -192,19 +186,19 @@ func (t *traces) overtaken(node *corev1.Node) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if known := t.nodes[node.Name]; known != nil && known.initialize != nil && known.becomeReady == nil {
-		t.drop(node.Name, "another writer removed the node's taint")
+	if known := t.nodes[node.UID]; known != nil && known.initialize != nil && known.becomeReady == nil {
+		t.drop(node.UID, "another writer removed the node's taint")
 	}
 }
 
 // forget ends the trace of a node that no longer concerns us.
-func (t *traces) forget(name, why string) {
+func (t *traces) forget(uid types.UID, why string) {
 	if t == nil {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.drop(name, why)
+	t.drop(uid, why)
 }
 
 // stop ends what has begun, so it is not lost.
@@ -214,15 +208,15 @@ func (t *traces) stop() {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for name := range t.nodes {
-		t.drop(name, "this process has ended before")
+	for uid := range t.nodes {
+		t.drop(uid, "this process has ended before")
 	}
 }
 
 // drop ends what is under way of a trace, which has come to nothing. The lock is held.
-func (t *traces) drop(name, why string) {
-	known := t.nodes[name]
-	delete(t.nodes, name)
+func (t *traces) drop(uid types.UID, why string) {
+	known := t.nodes[uid]
+	delete(t.nodes, uid)
 	switch {
 	case known == nil || known.initialize == nil:
 	case known.becomeReady != nil:

@@ -21,6 +21,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/controller/node/pace"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
@@ -42,31 +43,56 @@ type watcher struct {
 func (w watcher) handler() handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
 	return handler.TypedFuncs[*corev1.Node, reconcile.Request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Node], q kit.Queue) {
-			w.traces.observe(e.Object, w.decide, time.Now())
-			w.single.appeared(e.Object)
-			w.enqueue(q, e.Object)
+			w.appeared(q, e.Object)
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], q kit.Queue) {
-			w.traces.observe(e.ObjectNew, w.decide, time.Now())
-			w.single.observe(e.ObjectOld, e.ObjectNew)
-			if w.leads.Load() && !maps.Equal(e.ObjectOld.Annotations, e.ObjectNew.Annotations) && w.decide(e.ObjectNew).Owner != ownership.Foreign {
-				w.sayFaults(e.ObjectNew)
+			if e.ObjectOld.UID != e.ObjectNew.UID { // the watch has not seen the one go and the other come
+				w.gone(e.ObjectOld)
+				w.appeared(q, e.ObjectNew)
+				return
 			}
-			if matters(e.ObjectOld, e.ObjectNew) {
-				w.enqueue(q, e.ObjectNew)
-			}
+			w.changed(q, e.ObjectOld, e.ObjectNew)
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Node], _ kit.Queue) {
-			w.forget(e.Object.Name, "the node was deleted")
-			w.single.forget(e.Object.Name)
-			w.metrics.count(e.Object.Name, false)
+			w.gone(e.Object)
 		},
 	}
 }
 
-func (w watcher) enqueue(q kit.Queue, node *corev1.Node) {
-	waits := ownership.Uninitialized(node) && w.decide(node).Owner != ownership.Foreign
-	w.metrics.count(node.Name, waits)
+func (w watcher) appeared(q kit.Queue, node *corev1.Node) {
+	waits := ownership.Uninitialized(node) && w.owners.Decide(node).Owner != ownership.Foreign
+	w.traces.observe(node, waits, time.Now())
+	if w.single != nil {
+		w.single.consider(node, func(*pace.History) {})
+	}
+	w.enqueue(q, node, waits)
+}
+
+func (w watcher) changed(q kit.Queue, before, after *corev1.Node) {
+	decision := w.owners.Decide(after)
+	waits := ownership.Uninitialized(after) && decision.Owner != ownership.Foreign
+	w.traces.observe(after, waits, time.Now())
+	if w.single != nil && w.refreshes(after, decision) {
+		w.single.observe(before, after, decision)
+	}
+	if w.leads.Load() && !maps.Equal(before.Annotations, after.Annotations) && decision.Owner != ownership.Foreign {
+		w.sayFaults(after)
+	}
+	if matters(before, after) {
+		w.enqueue(q, after, waits)
+	}
+}
+
+func (w watcher) gone(node *corev1.Node) {
+	w.forget(node.UID, "the node was deleted")
+	if w.single != nil {
+		w.single.forget(node.UID)
+	}
+	w.metrics.count(node.UID, false)
+}
+
+func (w watcher) enqueue(q kit.Queue, node *corev1.Node, waits bool) {
+	w.metrics.count(node.UID, waits)
 	priority := priorityRefresh
 	if waits {
 		w.state.changed(node, time.Now())
@@ -78,7 +104,7 @@ func (w watcher) enqueue(q kit.Queue, node *corev1.Node) {
 // matters reports whether a change of a node can change what there is to do. Heartbeats do not, and they are nearly all of
 // the changes: a cluster of 5,000 nodes has hundreds a second.
 func matters(before, after *corev1.Node) bool {
-	if before.UID != after.UID || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+	if before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
 		!maps.Equal(before.Labels, after.Labels) || !slices.Equal(before.Status.Addresses, after.Status.Addresses) {
 		return true
 	}
@@ -154,13 +180,13 @@ func (r *refresher) pass(ctx context.Context, passes *sync.WaitGroup) {
 		// An answer from before this pass would be one interval late.
 		r.inventory.LookupEach(cloud.WithPriority(ctx, cloud.PriorityRefresh), nodes, 0, func(node *corev1.Node, observation instances.Observation, err error) {
 			r.close(node, err)
-			if err == nil {
-				r.noteAnswer(ctx, node, observation)
-			}
-			switch {
-			case err != nil:
+			if err != nil {
 				r.metrics.refreshFailures.Inc()
-			case r.differs(node, observation):
+				return
+			}
+			decision := r.owners.Decide(node)
+			r.noteAnswer(ctx, node, decision, observation)
+			if r.differs(node, decision, observation) {
 				r.queue.Add(types.NamespacedName{Name: node.Name}, priorityRefresh)
 			}
 		})
@@ -177,7 +203,7 @@ func (r *refresher) open(all []corev1.Node) (nodes []*corev1.Node) {
 	r.failed = map[types.UID]error{}
 	for i := range all {
 		node := &all[i]
-		if !r.refreshes(node) {
+		if !r.refreshes(node, r.owners.Decide(node)) {
 			continue
 		}
 		if err := failed[node.UID]; err != nil {

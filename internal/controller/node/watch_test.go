@@ -45,7 +45,6 @@ func TestHeartbeatsDoNotMatter(t *testing.T) {
 			name: "the beginning of its end", initialized: true, waitingToBe: true,
 			change: func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} },
 		},
-		{name: "another node", change: func(n *corev1.Node) { n.UID = "uid-1" }, initialized: true, waitingToBe: true},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -14,35 +14,34 @@ import (
 )
 
 // askWriters asks the API server who wrote labels of a node, which the cache leaves out, and says of each whether all its writers decide for the
-// cloud. What others wrote is remembered.
+// cloud, beside what is known of that already. It returns the values that others wrote, too, with those that are known.
 //
 // See ADR 12.
-func (r *reconciler) askWriters(ctx context.Context, node *corev1.Node, labels []string) (map[string]bool, error) {
-	ours := r.state.ours(node)
-	if ours == nil {
-		ours = map[string]bool{}
-	}
+func (r *reconciler) askWriters(
+	ctx context.Context, node *corev1.Node, labels []string, ours map[string]bool, others map[string]string,
+) (map[string]bool, map[string]string, error) {
 	live := &corev1.Node{}
 	if r.live != nil {
 		ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
 		defer cancel()
 		if err := r.live.Get(ctx, client.ObjectKeyFromObject(node), live); err != nil {
-			return ours, &writeError{err: fmt.Errorf("asking the API server who wrote the labels %q of the node: %w", labels, err)}
+			return ours, others, &writeError{err: fmt.Errorf("asking the API server who wrote the labels %q of the node: %w", labels, err)}
 		}
 		if live.UID != node.UID {
-			return ours, nil // the watch brings another node
+			return ours, others, nil // the watch brings another node
 		}
 	}
 	for _, label := range labels {
 		if r.live != nil && live.Labels[label] != node.Labels[label] {
 			continue // the watch brings another value
 		}
-		ours[label] = writtenBy(live.ManagedFields, label, r.managers)
-		if !ours[label] {
-			r.state.othersWrote(node, label)
+		isOurs := writtenBy(live.ManagedFields, label, r.managers)
+		ours = with(ours, label, isOurs)
+		if !isOurs {
+			others = with(others, label, node.Labels[label])
 		}
 	}
-	return ours, nil
+	return ours, others, nil
 }
 
 // writtenBy reports whether a label has a writer, and all its writers are among the managers.

@@ -35,7 +35,7 @@ func (s *small) refreshAll(t *testing.T, names ...string) map[string]*corev1.Nod
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.differs(node, observation) {
+		if s.differs(node, s.owners.Decide(node), observation) {
 			differ = append(differ, node.Name)
 		}
 	})

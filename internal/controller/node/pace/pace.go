@@ -72,9 +72,6 @@ type History struct {
 // NewHistory returns the history of a node that this process has just met.
 func NewHistory(uid types.UID, now time.Time) *History { return &History{uid: uid, since: now} }
 
-// Is reports whether the history is of the node with a UID.
-func (h *History) Is(uid types.UID) bool { return h != nil && h.uid == uid }
-
 // Lead begins the first round. What this process saw happen as a standby was answered by the last leader, unless it was just now.
 func (h *History) Lead(p Pace, now time.Time) {
 	h.since, h.joined = now, false
