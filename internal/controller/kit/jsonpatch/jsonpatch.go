@@ -48,8 +48,10 @@ func Member(path, key string) string {
 }
 
 // Values returns a patch that turns a map of texts into another one, key by key in order, if none of the keys has changed since.
-func Values(path string, before, after map[string]string) Patch {
-	var patch Patch
+func Values(path string, before, after map[string]string) (patch Patch) {
+	if maps.Equal(before, after) {
+		return nil
+	}
 	keys := slices.Concat(slices.Collect(maps.Keys(before)), slices.Collect(maps.Keys(after)))
 	slices.Sort(keys)
 	for _, key := range slices.Compact(keys) {
