@@ -67,7 +67,9 @@ type (
 func WithPriority(ctx context.Context, priority Priority) context.Context {
 	r := &request{}
 	r.priority.Store(int32(priority))
-	r.listen(noticeOf(ctx))
+	if listener, ok := ctx.Value(noticeKey{}).(func(string)); ok {
+		r.listeners = []func(string){listener}
+	}
 	return context.WithValue(ctx, requestKey{}, r)
 }
 

@@ -27,6 +27,11 @@ func (f Factory) NewGauge(name, help string) prometheus.Gauge {
 	return f.factory.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 }
 
+// NewGaugeFunc makes a gauge that shows what a function returns.
+func (f Factory) NewGaugeFunc(name, help string, value func() float64) prometheus.GaugeFunc {
+	return f.factory.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
+}
+
 // NewGaugeVec makes gauges by labels.
 func (f Factory) NewGaugeVec(name, help string, labels ...string) *prometheus.GaugeVec {
 	return f.factory.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)

@@ -68,7 +68,7 @@ func (w writer) apply(ctx context.Context, ends result) result {
 // of the node after it, and the same if the node is still known in that one.
 func (w writer) write(ctx context.Context, planned plan, write write, known string) (version, stillKnown string, err error) {
 	ctx, end := w.traces.step(ctx, writeSpans[write.target])
-	defer func() { end(err) }()
+	defer func() { end(nil, err) }()
 	ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
 	defer cancel()
 	if known != "" {

@@ -28,7 +28,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
-	"github.com/mooring-ccm/mooring/internal/controller/node/pace"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/internal/required"
@@ -74,9 +73,9 @@ type Options struct {
 
 const (
 	// DefaultStatusUpdateFrequency is the reference's --node-status-update-frequency.
-	DefaultStatusUpdateFrequency = pace.DefaultShortest
+	DefaultStatusUpdateFrequency = 5 * time.Minute
 	// DefaultFullRefreshPeriod makes less than 1,000 calls an hour of 5,000 nodes to which nothing happens.
-	DefaultFullRefreshPeriod = pace.DefaultLongest
+	DefaultFullRefreshPeriod = 6 * time.Hour
 	// DefaultWorkers is large enough: a mass join waits only for the API server, or for a cloud that is asked node by node. It is twice the number of
 	// concurrent calls of the cloud. While one half of the workers waits for the cloud, the other half can write. More concurrent writes also cost
 	// client and server less for each, because several share a system call. Idle workers cost nothing.
@@ -98,12 +97,12 @@ func New(options Options) (*Controller, error) {
 	if err := options.complete(); err != nil {
 		return nil, err
 	}
-	metrics, traces := newMetrics(options.Registerer), newTraces(options.TracerProvider)
+	state, traces := newState(), newTraces(options.TracerProvider)
 	log := options.Logger.WithValues("controller", Name)
 	reconciler := &reconciler{
 		reader: options.Client, live: options.LiveReader, managers: managersOf(options.LabelManagers), writer: newWriter(options, traces), recorder: options.Recorder,
 		inventory: options.Inventory, owners: options.Owners,
-		state: newState(), metrics: metrics, traces: traces, known: 2 * options.StatusUpdateFrequency,
+		state: state, metrics: newMetrics(options.Registerer, state.lasting), traces: traces, known: 2 * options.StatusUpdateFrequency,
 	}
 	watcher := watcher{reconciler: reconciler}
 	controller := &Controller{reconciler: reconciler, inventory: options.Inventory, log: log}

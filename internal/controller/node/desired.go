@@ -124,7 +124,9 @@ func desireFor(
 	providerID := node.Spec.ProviderID
 	if initializes {
 		want.providerID = metadata.ProviderID
-		want.additional, want.discarded = desireAdditional(metadata.AdditionalLabels)
+		if len(metadata.AdditionalLabels) > 0 {
+			want.additional, want.discarded = desireAdditional(metadata.AdditionalLabels)
+		}
 	}
 	if initializes && providerID == "" {
 		want.providerID, idErr = desireProviderID(metadata.ProviderID)

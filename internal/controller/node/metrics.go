@@ -19,14 +19,14 @@ type metrics struct {
 	refreshFailures   prometheus.Counter
 	refreshLookups    *prometheus.CounterVec
 	uninitialized     prometheus.Gauge
-	denied            prometheus.Gauge
-	missed            prometheus.Gauge
+	denied, missed    prometheus.Collector
 
 	mu      sync.Mutex
 	waiting map[types.UID]struct{}
 }
 
-func newMetrics(registerer prometheus.Registerer) *metrics {
+// newMetrics returns metrics that show what lasting returns: for how many nodes a denial lasts, and how many were missed.
+func newMetrics(registerer prometheus.Registerer, lasting func() (denied, missed int)) *metrics {
 	factory := metric.With(registerer)
 	sinceCreation := prometheus.ExponentialBuckets(1, 4, 6) // the reference's: 1 s to 17 min
 	return &metrics{
@@ -45,10 +45,12 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			"Lookups of initialized nodes where each is a call of the cloud, by reason: first, age, retry, or what happened to the node.", "reason"),
 		uninitialized: factory.NewGauge("mooring_node_uninitialized",
 			"Nodes that wait for their initialization and are not foreign."),
-		denied: factory.NewGauge("mooring_node_denied",
-			"Ready nodes whose instances the cloud has denied for a minute or longer."),
-		missed: factory.NewGauge("mooring_node_never_initialized",
-			"Nodes with neither a provider ID nor the uninitialized taint of which the cloud has instances."),
+		denied: factory.NewGaugeFunc("mooring_node_denied",
+			"Ready nodes whose instances the cloud has denied for a minute or longer.",
+			func() float64 { denied, _ := lasting(); return float64(denied) }),
+		missed: factory.NewGaugeFunc("mooring_node_never_initialized",
+			"Nodes with neither a provider ID nor the uninitialized taint of which the cloud has instances.",
+			func() float64 { _, missed := lasting(); return float64(missed) }),
 	}
 }
 
@@ -67,10 +69,4 @@ func (m *metrics) count(uid types.UID, waits bool) {
 func (m *metrics) initialized(sinceCreation time.Duration) {
 	m.taintRemovalDelay.Observe(sinceCreation.Seconds())
 	m.initialSyncDelay.Observe(sinceCreation.Seconds())
-}
-
-// lasting shows for how many nodes a denial lasts, and how many were missed.
-func (m *metrics) lasting(denied, missed int) {
-	m.denied.Set(float64(denied))
-	m.missed.Set(float64(missed))
 }

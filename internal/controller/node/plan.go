@@ -12,6 +12,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit/jsonpatch"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
+	"github.com/mooring-ccm/mooring/internal/message"
 )
 
 // plan is a node as it shall be.
@@ -63,7 +64,15 @@ func planFor(node *corev1.Node, want desired, ours map[string]bool) plan {
 			return taint.Key == cloudproviderapi.TaintExternalCloudProvider
 		})
 		maps.Copy(after.Labels, want.wellKnown)
-		planned.kept = addAbsent(after.Labels, want.additional)
+		for key, value := range want.additional {
+			switch has, present := after.Labels[key]; {
+			case !present:
+				after.Labels[key] = value
+			case has != value:
+				planned.kept = append(planned.kept, key)
+			}
+		}
+		slices.Sort(planned.kept)
 	} else {
 		planned.unknown = followCloud(after.Labels, want.wellKnown, ours)
 	}
@@ -120,28 +129,40 @@ func (p plan) updated(part target) *corev1.Node {
 // changes returns the paths that a plan writes, in order, for logs.
 func (p plan) changes() (paths []string) {
 	for _, write := range p.writes {
-		paths = append(paths, write.patch.Changes()...)
+		for _, operation := range write.patch {
+			if operation.Op != "test" {
+				paths = append(paths, operation.Path)
+			}
+		}
 	}
 	return paths
+}
+
+// maxDiscardedShown is how many of the labels that no node gets a log line names.
+const maxDiscardedShown = 20
+
+// keysAndValues describe an initialization for the log.
+func (p plan) keysAndValues(want desired) []any {
+	shown := []any{"changes", p.changes(), "providerID", p.after.Spec.ProviderID}
+	if want.providerID != "" && want.providerID != p.after.Spec.ProviderID {
+		shown = append(shown, "cloudProviderID", want.providerID)
+	}
+	if len(p.kept) > 0 {
+		shown = append(shown, "labelsOfOthers", p.kept)
+	}
+	if len(want.discarded) > 0 {
+		discarded := make([]string, min(len(want.discarded), maxDiscardedShown))
+		for i, label := range want.discarded[:len(discarded)] {
+			discarded[i] = message.Line(label.key, maxShown) + ": " + label.reason
+		}
+		shown = append(shown, "discardedLabels", discarded)
+	}
+	return shown
 }
 
 // sameAddresses reports whether two lists hold the same addresses, the first ones in the same order.
 func sameAddresses(has, want []corev1.NodeAddress, leading int) bool {
 	return len(has) == len(want) && slices.Equal(has[:leading], want[:leading]) && sets.New(has...).Equal(sets.New(want...))
-}
-
-// addAbsent adds the provider's labels that a node lacks. It returns the keys that others use with other values, sorted.
-func addAbsent(labels, additional map[string]string) (kept []string) {
-	for key, value := range additional {
-		switch has, present := labels[key]; {
-		case !present:
-			labels[key] = value
-		case has != value:
-			kept = append(kept, key)
-		}
-	}
-	slices.Sort(kept)
-	return kept
 }
 
 // followCloud gives the labels of an initialized node the cloud's values where ours says so. Of a stable and a beta label the beta one counts, as

@@ -22,7 +22,6 @@ import (
 	"github.com/mooring-ccm/mooring/internal/dryrun"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
-	"github.com/mooring-ccm/mooring/internal/message"
 	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -65,12 +64,15 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{RequeueAfter: pause}, nil
 	}
 	decision := r.owners.Decide(node)
+	waits := known.said != nil || ownership.Uninitialized(node) // another writer may have taken the taint
 	if !node.DeletionTimestamp.IsZero() || decision.Owner == ownership.Foreign {
 		r.forget(node.UID, "the node is being deleted, or turned out to be foreign")
 		return reconcile.Result{}, nil
 	}
-	r.sayFaults(node)
-	if known.answer(node) != nil || ownership.Uninitialized(node) {
+	if faults := names.AnnotationFaults("Node", node.Annotations); len(faults) > 0 {
+		r.sayFaults(node, faults)
+	}
+	if waits {
 		ctx = r.traces.pass(ctx, node, time.Now())
 		return r.finish(ctx, node, r.initialize(ctx, node, known, decision)), nil
 	}
@@ -81,7 +83,6 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 // forget drops a node that no longer concerns us.
 func (r *reconciler) forget(uid types.UID, why string) {
 	r.state.forget(uid)
-	r.metrics.lasting(r.state.lasting())
 	r.traces.forget(uid, why)
 }
 
@@ -95,11 +96,11 @@ func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, known ro
 	switch {
 	case err != nil && decision.NamesUnknownProvider():
 		note := fmt.Sprintf("%s, and the cloud provider did not answer for the node: %v", decision.Reason(), err)
-		return result{kind: waits, err: err, note: note, worthKnowing: true}
+		return result{kind: waits, err: err, note: note, worthKnowing: true, sought: observation.At}
 	case err != nil:
-		return result{kind: failed, err: err}
+		return result{kind: failed, err: err, sought: observation.At}
 	case observation.Status == instances.NoStatement:
-		return result{kind: waits, note: "the cloud provider says nothing about this node"}
+		return result{kind: waits, note: "the cloud provider says nothing about this node", sought: observation.At}
 	}
 	if node = r.latest(ctx, node); node == nil {
 		return result{kind: overtaken}
@@ -110,7 +111,7 @@ func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, known ro
 	}
 	planned := planFor(node, want, nil)
 	ctx = dryrun.Because(ctx, "the node waits for its initialization, and the cloud has an instance for it")
-	return r.writer.apply(ctx, result{kind: initialized, plan: planned, want: want, said: &observation})
+	return r.writer.apply(ctx, result{kind: initialized, plan: planned, want: want, said: &observation, sought: observation.At})
 }
 
 // latest returns a node as the cache has it by now: the cloud may have taken its time, and kubelets report. A write by the version of before
@@ -131,23 +132,16 @@ func (r *reconciler) latest(ctx context.Context, node *corev1.Node) *corev1.Node
 // lookUp asks for the instance of a node that waits for its initialization. An answer that an instance is not up has to be
 // from after the node appeared: a kubelet runs there now. An answer by which a write was planned that came too late still holds.
 func (r *reconciler) lookUp(ctx context.Context, node *corev1.Node, known row) (observation instances.Observation, err error) {
-	if said := known.answer(node); said != nil {
-		return *said, nil
+	if known.said != nil {
+		return *known.said, nil
 	}
 	ctx, end := r.traces.step(ctx, spanLookUp)
-	defer func() { end(err) }()
+	defer func() { end(&observation, err) }()
 	ctx = cloud.WithPriority(cloud.WithNotice(ctx, func(reason string) { r.waiting(node, reason) }), cloud.PriorityNewNode)
 	observation, err = r.inventory.Lookup(ctx, node, known.answerAge(node, r.inventory.ListingTime(), time.Now()))
-	if err == nil {
-		// A listing answers also for nodes that wait since one failed.
-		for _, name := range r.state.listed(r.inventory.LastListed) {
-			r.queue.Add(types.NamespacedName{Name: name}, priorityRetry)
-		}
-	}
 	if err == nil && observation.Status == instances.Found && (observation.State == provider.InstanceStopped || len(observation.Metadata.NodeAddresses) == 0) {
-		observation, err = r.inventory.Lookup(ctx, node, known.sinceReason(time.Now()))
+		return r.inventory.Lookup(ctx, node, known.sinceReason(time.Now()))
 	}
-	answered(ctx, observation, err)
 	return observation, err
 }
 
@@ -227,7 +221,6 @@ func (r *reconciler) noteAnswer(ctx context.Context, node *corev1.Node, decision
 	denied := observation.Status == instances.NotFound && ownership.Ready(node) && decision.Owner == ownership.Ours
 	missed := observation.Status == instances.Found && decision.Owner == ownership.Unproven && !decision.ProvenBy(observation.Answered)
 	denied, missed = r.state.noteAnswer(node, denied, missed, time.Now())
-	r.metrics.lasting(r.state.lasting())
 	if denied {
 		r.say(ctx, node, ReasonInstanceNotFound,
 			&instanceNotFoundError{name: node.Name, providerID: node.Spec.ProviderID, listed: observation.Listed, reports: true})
@@ -277,8 +270,9 @@ type result struct {
 	plan plan
 	want desired
 	said *instances.Observation
-	// wrote is the resource version of our last write, empty if there was none, and sought when the answer was by which an initialized node was written.
-	wrote  string
+	// wrote is the resource version of our last write, empty if there was none.
+	wrote string
+	// sought is when the answer was sought by which the pass was made, zero without one.
 	sought time.Time
 	// others are the values of labels that others wrote, if they were asked for.
 	others map[string]string
@@ -291,12 +285,15 @@ func (r *reconciler) finish(ctx context.Context, node *corev1.Node, ended result
 		return reconcile.Result{} // the process is stopping, which is not a failure
 	}
 	log, follows := logf.FromContext(ctx), r.state.ended(node, ended, time.Now())
+	for _, name := range follows.served {
+		r.queue.Add(types.NamespacedName{Name: name}, priorityRetry)
+	}
 	switch ended.kind {
 	case initialized:
 		r.metrics.initialized(time.Since(node.CreationTimestamp.Time))
 		r.traces.initialized(ctx, node, cmp.Or(node.Spec.ProviderID, ended.want.providerID))
 		r.recorder.Event(node, corev1.EventTypeNormal, ReasonSynced, "Node synced successfully")
-		log.Info("Initialized the node", ended.keysAndValues(node)...)
+		log.Info("Initialized the node", ended.plan.keysAndValues(ended.want)...)
 	case refreshed:
 		if ended.wrote != "" {
 			log.Info("Refreshed the node", "changes", ended.plan.changes())
@@ -351,37 +348,11 @@ func (r *reconciler) say(ctx context.Context, node *corev1.Node, reason string, 
 }
 
 // sayFaults says by an event which annotations of ours have no effect: a mistyped one would be ignored silently.
-func (r *reconciler) sayFaults(node *corev1.Node) {
-	if faults := names.AnnotationFaults("Node", node.Annotations); len(faults) > 0 {
-		r.events.Record(r.recorder, node, corev1.EventTypeWarning, ReasonInvalidAnnotation, strings.Join(faults, "; "))
-	}
+func (r *reconciler) sayFaults(node *corev1.Node, faults []string) {
+	r.events.Record(r.recorder, node, corev1.EventTypeWarning, ReasonInvalidAnnotation, strings.Join(faults, "; "))
 }
 
 // waiting says by an event what the call for a node's instance waits for.
 func (r *reconciler) waiting(node *corev1.Node, reason string) {
 	r.events.Record(r.recorder, node, corev1.EventTypeNormal, ReasonWaitingForCloud, "Waiting to ask the cloud for the node's instance: "+reason)
-}
-
-// maxDiscardedShown is how many of the labels that no node gets a log line names.
-const maxDiscardedShown = 20
-
-// keysAndValues describe an initialization for the log.
-func (r result) keysAndValues(node *corev1.Node) []any {
-	providerID := cmp.Or(node.Spec.ProviderID, r.want.providerID)
-	said := []any{"changes", r.plan.changes(), "providerID", providerID}
-	if r.want.providerID != "" && r.want.providerID != providerID {
-		said = append(said, "cloudProviderID", r.want.providerID)
-	}
-	if len(r.plan.kept) > 0 {
-		said = append(said, "labelsOfOthers", r.plan.kept)
-	}
-	if len(r.want.discarded) > 0 {
-		discarded := make([]string, min(len(r.want.discarded), maxDiscardedShown))
-		for i := range discarded {
-			label := r.want.discarded[i]
-			discarded[i] = message.Line(label.key, maxShown) + ": " + label.reason
-		}
-		said = append(said, "discardedLabels", discarded)
-	}
-	return said
 }

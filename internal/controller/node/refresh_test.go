@@ -55,7 +55,7 @@ func TestARefreshDoesNotWaitForOthers(t *testing.T) {
 		r := &refresher{
 			interval: interval,
 			reconciler: &reconciler{
-				reader: fixedNodes{nodes: nodes}, inventory: instances.New(instances.Options{Cloud: plugin}), metrics: newMetrics(nil),
+				reader: fixedNodes{nodes: nodes}, inventory: instances.New(instances.Options{Cloud: plugin}), metrics: newMetrics(nil, nil),
 				owners: ownership.Rules{ProviderName: "sim"}, state: newState(),
 			},
 			log: logr.Discard(), asked: map[types.UID]bool{}, failed: map[types.UID]error{},

@@ -76,7 +76,7 @@ func newSmall(funcs interceptor.Funcs, nodes ...*corev1.Node) *small {
 	s.reconciler = &reconciler{
 		reader: s.Client, live: s.Client, managers: managersOf([]string{"cloud-controller-manager"}), writer: newWriter(Options{Client: s.Client}, nil), recorder: s.events,
 		inventory: instances.New(instances.Options{Cloud: s.cloud}), owners: ownership.Rules{ProviderName: "sim"},
-		state: newState(), metrics: newMetrics(nil), known: 10 * time.Minute, led: time.Now().Add(-time.Hour),
+		state: newState(), metrics: newMetrics(nil, nil), known: 10 * time.Minute, led: time.Now().Add(-time.Hour),
 	}
 	return s
 }

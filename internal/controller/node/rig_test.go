@@ -87,8 +87,9 @@ func newRig(t *testing.T) *rig {
 	r := &rig{t: t, nodes: map[string]*corev1.Node{}, cloud: newPlainCloud()}
 	inventory := instances.New(instances.Options{Cloud: r.cloud})
 	owners := ownership.Rules{ProviderName: "sim"}
+	state := newState()
 	reconciler := &reconciler{
-		inventory: inventory, owners: owners, state: newState(), metrics: newMetrics(nil), traces: newTraces(nil), known: 2 * DefaultStatusUpdateFrequency,
+		inventory: inventory, owners: owners, state: state, metrics: newMetrics(nil, state.lasting), traces: newTraces(nil), known: 2 * DefaultStatusUpdateFrequency,
 		recorder: record.NewFakeRecorder(10_000),
 	}
 	r.refresher = newSingleRefresher(Options{

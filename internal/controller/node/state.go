@@ -12,7 +12,6 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
-	"github.com/mooring-ccm/mooring/internal/controller/node/pace"
 	"github.com/mooring-ccm/mooring/internal/instances"
 )
 
@@ -34,8 +33,8 @@ type state struct {
 	rows map[types.UID]*row
 	// retries are the pauses between failures.
 	retries workqueue.TypedRateLimiter[types.UID]
-	// unlisted is how many rows have the time of a listing that failed; denied and missed in how many of them one lasts.
-	unlisted, denied, missed int
+	// unlisted is when a pass last failed because the instances could not be listed, zero if no node waits since then.
+	unlisted time.Time
 }
 
 // row is what is known of one node. What its pointers and maps hold is never changed, so a copy is safe to read.
@@ -56,8 +55,8 @@ type progress struct {
 	conflicts int
 	own       kit.OwnWrite
 	settled   bool // our own write left nothing to do
-	lags      int  // passes in a row that found a copy from before our last write
-	// said is the answer by which a write was planned that came too late, and providerID the one that the node had by then.
+	// said is the answer by which a write was planned that came too late, and providerID the one that the node had by then. The node is planned anew
+	// by it, and the cloud is not asked again.
 	said       *instances.Observation
 	providerID string
 	// failing is since when passes have failed, and reason why the last one did.
@@ -106,24 +105,14 @@ func (s *state) edit(node *corev1.Node, makes bool, change func(*row)) {
 		known = &row{name: node.Name}
 		s.rows[node.UID] = known
 	}
-	s.count(known, -1)
 	change(known)
-	s.count(known, 1)
-	if known.progress == (progress{}) && known.others == nil {
-		delete(s.rows, node.UID)
-	}
+	s.drop(node.UID)
 }
 
-// count adds to the counters of a row. The lock is held.
-func (s *state) count(known *row, by int) {
-	if !known.unlisted.IsZero() {
-		s.unlisted += by
-	}
-	if known.denied.lasts {
-		s.denied += by
-	}
-	if known.missed.lasts {
-		s.missed += by
+// drop drops the row of a node of which nothing is to be remembered. The lock is held.
+func (s *state) drop(uid types.UID) {
+	if known := s.rows[uid]; known.progress == (progress{}) && known.others == nil {
+		delete(s.rows, uid)
 	}
 }
 
@@ -132,17 +121,22 @@ func (s *state) forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.retries.Forget(uid)
-	if known := s.rows[uid]; known != nil {
-		s.count(known, -1)
-		delete(s.rows, uid)
-	}
+	delete(s.rows, uid)
 }
 
 // lasting returns for how many nodes a denial lasts, and how many were missed.
 func (s *state) lasting() (denied, missed int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.denied, s.missed
+	for _, known := range s.rows {
+		if known.denied.lasts {
+			denied++
+		}
+		if known.missed.lasts {
+			missed++
+		}
+	}
+	return denied, missed
 }
 
 // changed notes that a node that waits for its initialization gave reason to be looked at.
@@ -156,21 +150,28 @@ func (s *state) changed(node *corev1.Node, now time.Time) {
 }
 
 // begin returns what is known of a node at the beginning of a pass, and whether the pass is over: the cache shows what our own write left, which
-// is all that was to do, or is older than that write, and what a stale copy suggests has been done. A pause before the next look at the node doubles
-// while the cache does not catch up, which it has done after kit.MaxCacheLag.
+// is all that was to do, or is older than that write, and what a stale copy suggests has been done. The watch brings the node back when it catches
+// up, which it has done after kit.MaxCacheLag; else the pass is repeated after a pause.
 func (s *state) begin(node *corev1.Node, now time.Time) (known row, over bool, pause time.Duration) {
-	s.edit(node, true, func(has *row) {
-		switch {
-		case has.settled && has.own.Version == node.ResourceVersion:
-			has.own, has.settled, over = kit.OwnWrite{}, false, true
-		case has.own.Hides(node.ResourceVersion, now):
-			over, pause = true, kit.ConflictBackoff.After(has.lags, nil)
-			has.lags++
-		}
-		has.passing = !over
-		known = *has
-	})
-	return known, over, pause
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	has := s.rows[node.UID]
+	switch {
+	case has == nil:
+		has = &row{name: node.Name}
+		s.rows[node.UID] = has
+	case has.settled && has.own.Version == node.ResourceVersion:
+		has.own, has.settled = kit.OwnWrite{}, false
+		s.drop(node.UID)
+		return *has, true, 0
+	case has.own.Version != "" && has.own.Hides(node.ResourceVersion, now):
+		return *has, true, kit.ConflictBackoff.Longest
+	}
+	has.passing = true
+	if has.providerID != node.Spec.ProviderID {
+		has.said = nil // it is not about a node that has got another provider ID since
+	}
+	return *has, false, 0
 }
 
 // answerAge returns how old an answer of the cloud may be by which a node is initialized, where a listing takes a given time. One
@@ -191,7 +192,10 @@ func (r row) answerAge(node *corev1.Node, listing time.Duration, now time.Time) 
 	if r.news {
 		least = min(max(listingTrustFactor*listing, minAnswerAge), maxAnswerAge/2)
 	}
-	return min(max(r.sinceReason(now), least), oldest)
+	if !r.since.IsZero() {
+		least = max(now.Sub(r.since), least)
+	}
+	return min(least, oldest)
 }
 
 // sinceReason returns how long it is since the node gave reason to be looked at, up to maxAnswerAge: how old an answer may be that must not
@@ -201,15 +205,6 @@ func (r row) sinceReason(now time.Time) time.Duration {
 		return 0
 	}
 	return min(now.Sub(r.since), maxAnswerAge)
-}
-
-// answer returns the answer by which a write of a node was planned that came too late, nil if there is none. The node is planned anew by it, and the
-// cloud is not asked again. It is not about a node that has got another provider ID since.
-func (r row) answer(node *corev1.Node) *instances.Observation {
-	if r.providerID != node.Spec.ProviderID {
-		return nil
-	}
-	return r.said
 }
 
 // ours says of the labels of a node, as far as it is known, whether a manager that decides for the cloud wrote the values that they have.
@@ -243,61 +238,67 @@ type next struct {
 	lasts   time.Duration
 	// first says that a node is left alone that was not before.
 	first bool
+	// served are nodes that have waited since a listing failed, for which the one that answered for this node answers, too.
+	served []string
 }
 
 // ended takes in how a pass ended. It is the one transition of a node by its passes.
 func (s *state) ended(node *corev1.Node, result result, now time.Time) (follows next) {
 	failure := errors.Join(result.err, result.withoutAddresses)
-	s.edit(node, false, func(known *row) {
-		known.wrote(result, now)
-		switch {
-		case result.kind == overtaken && (known.conflicts < kit.MaxConflicts || failure == nil):
-			follows.pause = kit.ConflictBackoff.After(known.conflicts, nil)
-			known.conflicts++
-			known.said, known.providerID = result.said, node.Spec.ProviderID
-			return
-		case failure == nil:
-			s.retries.Forget(node.UID)
-			known.progress = progress{
-				waiting: known.waiting && result.kind == waits, own: known.own, settled: known.own.Version != "", writtenFrom: known.writtenFrom, denied: known.denied, missed: known.missed,
-			}
-		default:
-			follows.pause = known.failed(failure, s.retries.When(node.UID), now)
-			known.addressless = known.addressless || result.withoutAddresses != nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.rows[node.UID]
+	if known == nil {
+		return next{} // the node was deleted
+	}
+	known.passing, known.own, known.settled = false, kit.OwnWrite{}, false
+	if result.wrote != "" {
+		known.own = kit.OwnWrite{Version: result.wrote, At: now}
+	}
+	if result.others != nil {
+		known.others = result.others
+	}
+	switch {
+	case result.kind == overtaken && (known.conflicts < kit.MaxConflicts || failure == nil):
+		known.said, known.providerID = result.said, node.Spec.ProviderID
+		known.conflicts++
+		return next{pause: kit.ConflictBackoff.After(known.conflicts-1, nil)}
+	case failure != nil:
+		follows.pause = known.failed(failure, s.retries.When(node.UID), now)
+		s.unlisted = kit.Later(s.unlisted, known.unlisted)
+		known.addressless = known.addressless || result.withoutAddresses != nil
+	default:
+		s.retries.Forget(node.UID)
+		if result.kind == refreshed && result.wrote != "" {
+			known.writtenFrom = result.sought
 		}
-		switch {
-		case result.kind == waits:
-			follows.first = !known.waiting
-			known.since, known.news, known.waiting = now, false, true
-			if failure == nil {
-				follows.pause = pace.DefaultShortest // the reference asks again at the node's next change; a kubelet writes one in this time
-			}
-		case failure != nil:
-			if known.failing.IsZero() {
-				known.failing = now
-			}
-			known.reason, _ = reasonOf(failure)
-			follows.failure, follows.since, follows.lasts = failure, known.failing, now.Sub(known.failing)
+		known.progress = progress{
+			waiting: known.waiting && result.kind == waits, own: known.own, settled: result.wrote != "",
+			writtenFrom: known.writtenFrom, denied: known.denied, missed: known.missed,
 		}
-	})
+	}
+	switch {
+	case result.kind == waits:
+		follows.first = !known.waiting
+		known.since, known.news, known.waiting = now, false, true
+		if failure == nil {
+			follows.pause = DefaultStatusUpdateFrequency // the reference asks again at the node's next change; a kubelet writes one in this time
+		}
+	case failure != nil:
+		if known.failing.IsZero() {
+			known.failing = now
+		}
+		known.reason, _ = reasonOf(failure)
+		follows.failure, follows.since, follows.lasts = failure, known.failing, now.Sub(known.failing)
+	}
+	if !s.unlisted.IsZero() && s.unlisted.Before(result.sought) {
+		follows.served = s.listed()
+	}
 	if result.kind == mismatched && result.withoutAddresses == nil {
 		follows.pause = 0 // the refresh comes back to it
 	}
+	s.drop(node.UID)
 	return follows
-}
-
-// wrote notes what a pass has written. Until the cache shows that, the node is not looked at.
-func (r *row) wrote(result result, now time.Time) {
-	r.passing, r.own, r.lags, r.settled = false, kit.OwnWrite{}, 0, false
-	if result.wrote != "" {
-		r.own = kit.OwnWrite{Version: result.wrote, At: now}
-	}
-	if result.wrote != "" && result.kind == refreshed && result.withoutAddresses == nil {
-		r.writtenFrom = result.sought
-	}
-	if result.others != nil {
-		r.others = result.others
-	}
 }
 
 // failed notes a failure. It returns the pause before the next try, by the one that it had without what the cloud asks for: no shorter than that,
@@ -321,20 +322,13 @@ func (s *state) stillFails(node *corev1.Node, since time.Time, reason string) bo
 	return known.failing.Equal(since) && known.reason == reason
 }
 
-// listed returns the names of nodes that failed before a listing began that has succeeded, because the instances could not be listed; each of them
-// once.
-func (s *state) listed(began func() time.Time) (names []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.unlisted == 0 {
-		return nil
-	}
-	at := began()
+// listed returns the names of nodes that failed because the instances could not be listed, each of them once. The lock is held.
+func (s *state) listed() (names []string) {
+	s.unlisted = time.Time{}
 	for _, known := range s.rows {
-		if !known.unlisted.IsZero() && known.unlisted.Before(at) {
+		if !known.unlisted.IsZero() {
 			names = append(names, known.name)
 			known.unlisted = time.Time{}
-			s.unlisted--
 		}
 	}
 	return names

@@ -122,25 +122,21 @@ func (t *traces) between(ctx context.Context, name string, from, to time.Time) {
 // writeSpans names the span of a write.
 var writeSpans = map[target]string{targetAddresses: spanWriteAddresses, targetNode: spanWriteNode}
 
-// step begins a step of a pass, and returns what ends it. Outside of a pass over a node that joins nothing is recorded.
-func (t *traces) step(ctx context.Context, name string) (context.Context, func(error)) {
+// step begins a step of a pass, and returns what ends it, with what the cloud said if that was asked. Outside of a pass over a node that joins
+// nothing is recorded.
+func (t *traces) step(ctx context.Context, name string) (context.Context, func(*instances.Observation, error)) {
 	if t == nil || !trace.SpanContextFromContext(ctx).IsValid() {
-		return ctx, func(error) {}
+		return ctx, func(*instances.Observation, error) {}
 	}
 	ctx, span := t.tracer.Start(ctx, name)
-	return ctx, func(err error) {
-		if err != nil {
+	return ctx, func(said *instances.Observation, err error) {
+		switch {
+		case err != nil:
 			span.SetStatus(codes.Error, err.Error())
+		case said != nil && span.IsRecording():
+			span.SetAttributes(attribute.String("node.answer", said.Status.String()), attribute.Float64("node.answer_age_seconds", time.Since(said.At).Seconds()))
 		}
 		span.End()
-	}
-}
-
-// answered notes on the span of a question what the cloud said.
-func answered(ctx context.Context, observation instances.Observation, err error) {
-	if span := trace.SpanFromContext(ctx); span.IsRecording() && err == nil {
-		span.SetAttributes(attribute.String("node.answer", observation.Status.String()),
-			attribute.Float64("node.answer_age_seconds", time.Since(observation.At).Seconds()))
 	}
 }
 

@@ -24,7 +24,7 @@ func described(edits ...edit) (*corev1.Node, instances.Observation) {
 }
 
 func refreshing() *reconciler {
-	return &reconciler{owners: ownership.Rules{ProviderName: "sim"}, state: newState(), metrics: newMetrics(nil)}
+	return &reconciler{owners: ownership.Rules{ProviderName: "sim"}, state: newState(), metrics: newMetrics(nil, nil)}
 }
 
 func TestARefreshLooksAgainWhenSomethingHasChanged(t *testing.T) {

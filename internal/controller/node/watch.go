@@ -24,6 +24,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/controller/node/pace"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
+	"github.com/mooring-ccm/mooring/internal/names"
 )
 
 // The places in the queue. A new node passes everything else.
@@ -76,7 +77,9 @@ func (w watcher) changed(q kit.Queue, before, after *corev1.Node) {
 		w.single.observe(before, after, decision)
 	}
 	if w.leads.Load() && !maps.Equal(before.Annotations, after.Annotations) && decision.Owner != ownership.Foreign {
-		w.sayFaults(after)
+		if faults := names.AnnotationFaults("Node", after.Annotations); len(faults) > 0 {
+			w.sayFaults(after, faults)
+		}
 	}
 	if matters(before, after) {
 		w.enqueue(q, after, waits)

@@ -39,7 +39,7 @@ func Replace[T any](uid types.UID, path string, before, after []T) Patch {
 	if len(before) > 0 {
 		test.Value = before
 	}
-	return Patch{Same(uid), test, {Op: "add", Path: path, Value: after}}
+	return Patch{{Op: "test", Path: "/metadata/uid", Value: uid}, test, {Op: "add", Path: path, Value: after}}
 }
 
 // Member is the path of a member of a map (RFC 6901).
@@ -60,7 +60,7 @@ func Values(path string, before, after map[string]string) (patch Patch) {
 		if had == has && old == value {
 			continue
 		}
-		at := Member(path, key)
+		at := path + "/" + jsonpointer.Escape(key)
 		test, change := Operation{Op: "test", Path: at}, Operation{Op: "remove", Path: at}
 		if had {
 			test.Value = old
@@ -76,14 +76,4 @@ func Values(path string, before, after map[string]string) (patch Patch) {
 		patch = append(made, patch...)
 	}
 	return patch
-}
-
-// Changes returns the paths that a patch changes, in order.
-func (p Patch) Changes() (paths []string) {
-	for _, operation := range p {
-		if operation.Op != "test" {
-			paths = append(paths, operation.Path)
-		}
-	}
-	return paths
 }

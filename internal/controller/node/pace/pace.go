@@ -28,12 +28,8 @@ const (
 	Retry Cause = "retry"
 )
 
-const (
-	// DefaultShortest and DefaultLongest are the bounds of the pauses that are the controller's defaults.
-	DefaultShortest, DefaultLongest = 5 * time.Minute, 6 * time.Hour
-	// FirstRound is long enough to spread the lookups of all nodes. It is short enough to find soon what changed while no replica led.
-	FirstRound = 10 * time.Second
-)
+// FirstRound is long enough to spread the lookups of all nodes. It is short enough to find soon what changed while no replica led.
+const FirstRound = 10 * time.Second
 
 // Pace is how long it is from one lookup of a node to the next: as long as nothing has changed about the node, in doublings of Shortest, and
 // no longer than Longest.

@@ -15,7 +15,7 @@ import (
 
 var (
 	epoch       = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
-	defaultPace = New(DefaultShortest, DefaultLongest)
+	defaultPace = New(5*time.Minute, 6*time.Hour)
 )
 
 // Two of the reasons that only who watches nodes knows.
@@ -187,8 +187,8 @@ func TestADayOf5000Nodes(t *testing.T) {
 			if len(seen.each) != nodes {
 				t.Fatalf("%d nodes were looked up, want all", len(seen.each))
 			}
-			if got := seen.longest(from, day); got > DefaultLongest {
-				t.Errorf("a node was not looked up for %s, want at most %s", got, DefaultLongest)
+			if got := seen.longest(from, day); got > defaultPace.Longest {
+				t.Errorf("a node was not looked up for %s, want at most %s", got, defaultPace.Longest)
 			}
 			for i, times := range seen.each {
 				if times[0].Sub(from) > FirstRound {
