@@ -258,6 +258,9 @@ func (s *state) ended(node *corev1.Node, result result, now time.Time) (follows 
 	if result.others != nil {
 		known.others = result.others
 	}
+	if result.wrote != "" && (result.kind == refreshed || result.kind == mismatched) && result.withoutAddresses == nil {
+		known.writtenFrom = result.sought
+	}
 	switch {
 	case result.kind == overtaken && (known.conflicts < kit.MaxConflicts || failure == nil):
 		known.said, known.providerID = result.said, node.Spec.ProviderID
@@ -269,9 +272,6 @@ func (s *state) ended(node *corev1.Node, result result, now time.Time) (follows 
 		known.addressless = known.addressless || result.withoutAddresses != nil
 	default:
 		s.retries.Forget(node.UID)
-		if result.kind == refreshed && result.wrote != "" {
-			known.writtenFrom = result.sought
-		}
 		known.progress = progress{
 			waiting: known.waiting && result.kind == waits, own: known.own, settled: result.wrote != "",
 			writtenFrom: known.writtenFrom, denied: known.denied, missed: known.missed,

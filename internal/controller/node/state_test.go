@@ -224,6 +224,20 @@ func TestTheCacheShowsWhatOurOwnWriteLeft(t *testing.T) {
 	}
 }
 
+// What differs from an answer after it was written, others have written, also where the answer did not fit in full.
+func TestAnAnswerIsWrittenOnce(t *testing.T) {
+	for name, ended := range map[string]result{
+		"all of it": {kind: refreshed, wrote: "2"}, "what fits": {kind: mismatched, wrote: "2", err: errors.New("x")},
+	} {
+		state, node, now := newState(), newNode(), time.Unix(100, 0)
+		ended.sought = now.Add(-time.Second)
+		state.passed(node, ended, now)
+		if known := state.get(node.UID); !known.writtenFrom.Equal(ended.sought) {
+			t.Errorf("%s: the node was written from the answer of %v, want %v", name, known.writtenFrom, ended.sought)
+		}
+	}
+}
+
 // A node that was deleted during a pass leaves nothing behind.
 func TestADeletedNodeHasNoRow(t *testing.T) {
 	state, node, now := newState(), newNode(), time.Unix(0, 0)
