@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
@@ -47,6 +48,20 @@ func TestARefreshLooksAgainWhenSomethingHasChanged(t *testing.T) {
 				t.Errorf("a node whose instance is in zone %q now does not differ, each time that it is asked for", zone)
 			}
 		}
+	}
+}
+
+// What the refresh found is looked at also where the cache shows no more than our own write.
+func TestARefreshCountsAfterOurOwnWrite(t *testing.T) {
+	r, now := refreshing(), time.Unix(0, 0)
+	node, said := described(func(n *corev1.Node) { n.ResourceVersion = "2" })
+	r.state.passed(node, result{kind: initialized, wrote: "2"}, now)
+	said.Metadata.Zone = "z-2"
+	if !r.differs(node, r.owners.Decide(node), said) {
+		t.Fatal("the node does not differ")
+	}
+	if _, over, _ := r.state.begin(node, now); over {
+		t.Error("the pass over the node is over before it began")
 	}
 }
 
