@@ -113,7 +113,7 @@ var ofOthers = []Mutant{
 	{
 		Name: "no-retry-of-nodes", What: "a node that failed is not tried again", Schedule: refusals,
 		File: "internal/controller/node/reconcile.go",
-		Old:  "return reconcile.Result{RequeueAfter: delay, Priority: &priority}", New: "return reconcile.Result{RequeueAfter: delay + 24*time.Hour, Priority: &priority}",
+		Old:  "return reconcile.Result{RequeueAfter: follows.pause, Priority: &priority}", New: "return reconcile.Result{RequeueAfter: follows.pause + 24*time.Hour, Priority: &priority}",
 	},
 	{
 		Name: "forgets-labels", What: "an initialized node does not get another instance type", Schedule: changes,
