@@ -14,7 +14,7 @@ import (
 )
 
 // askWriters asks the API server who wrote labels of a node, which the cache leaves out, and says of each whether all its writers decide for the
-// cloud, beside what is known of that already. It returns the values that others wrote, too, with those that are known.
+// cloud, beside what is known of that already. It returns the known values that others wrote, too, with the ones found.
 //
 // See ADR 12.
 func (r *reconciler) askWriters(
