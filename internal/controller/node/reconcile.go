@@ -198,9 +198,12 @@ func (r *reconciler) planRefresh(
 // differs reports whether a pass over an initialized node would have anything to do, and has the next one look.
 func (r *reconciler) differs(node *corev1.Node, decision ownership.Decision, observation instances.Observation) bool {
 	differs := r.left(node, decision, observation) > 0
-	if differs {
-		r.state.edit(node, false, func(known *row) { known.settled = false })
-	}
+	r.state.edit(node, false, func(known *row) {
+		known.settled = known.settled && !differs
+		if !known.passing && !known.own.Hides(node.ResourceVersion, time.Now()) {
+			known.own, known.settled = kit.OwnWrite{}, false // the cache has caught up
+		}
+	})
 	return differs
 }
 

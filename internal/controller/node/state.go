@@ -161,8 +161,6 @@ func (s *state) begin(node *corev1.Node, now time.Time) (known row, over bool, p
 		has = &row{name: node.Name}
 		s.rows[node.UID] = has
 	case has.settled && has.own.Version == node.ResourceVersion:
-		has.own, has.settled = kit.OwnWrite{}, false
-		s.drop(node.UID)
 		return *has, true, 0
 	case has.own.Version != "" && has.own.Hides(node.ResourceVersion, now):
 		return *has, true, kit.ConflictBackoff.Longest
