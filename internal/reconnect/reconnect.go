@@ -13,13 +13,54 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
+	"time"
 
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/sleep"
 )
 
+// pauses are before the repetitions of a request: they double from an eighth of a second to a second, and jitter makes each up to twice as long.
+var pauses = wait.Backoff{Duration: time.Second / 8, Factor: 2, Jitter: 1, Steps: 3}
+
+// Monitor counts the requests that wait for the API server, for the log. Its methods may be called from several goroutines.
+type Monitor struct {
+	logger logr.Logger
+
+	mu      sync.Mutex
+	waiting int
+	began   time.Time
+}
+
+// New returns a Monitor of an API server that is available as far as known.
+func New(logger logr.Logger) *Monitor { return &Monitor{logger: logger} }
+
+// begin notes that a request waits that has failed twice.
+func (m *Monitor) begin(server string, failure error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.waiting++; m.waiting == 1 {
+		m.began = time.Now()
+		m.logger.Info("API server unavailable; watches wait", "url", server, "reason", failure.Error())
+	}
+}
+
+// end notes that such a request no longer waits.
+func (m *Monitor) end(server string, failure error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.waiting--; m.waiting == 0 && failure == nil {
+		m.logger.Info("API server available again; watches resume", "url", server, "waited", time.Since(m.began).Round(100*time.Millisecond).String())
+	}
+}
+
 // HTTPClient returns an HTTP client for clients whose requests are lists and watches of informers. A GET that gets no answer, or an answer
-// that the server is at fault (5xx), is repeated until it is answered or its context ends. After 5 minutes, 30 seconds if the API server itself
-// says that it fails, the failure is returned, so client-go counts and logs it. Other requests are sent as they are.
+// that the server is at fault (5xx), is repeated until it is answered or its context ends. After kit.LongestRetry the failure is returned, so
+// client-go counts and logs it. Other requests are sent as they are.
 func (m *Monitor) HTTPClient(config *rest.Config) (*http.Client, error) {
 	config = rest.CopyConfig(config)
 	if config.UserAgent == "" {
@@ -49,11 +90,31 @@ type transport struct {
 // RoundTrip sends a request, and again after a failure.
 func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := t.next.RoundTrip(request)
-	if request.Method != http.MethodGet || (request.Body != nil && request.Body != http.NoBody) ||
-		failureOf(request, response, err) == nil || request.Context().Err() != nil {
+	failure := failureOf(request, response, err)
+	if request.Method != http.MethodGet || (request.Body != nil && request.Body != http.NoBody) || failure == nil || request.Context().Err() != nil {
 		return response, err
 	}
-	return t.repeat(request, response, err)
+	began, next := time.Now(), pauses
+	for attempt := 0; time.Since(began) < kit.LongestRetry; attempt++ {
+		drain(response)
+		if sleep.For(request.Context(), next.Step()) {
+			response, err = t.next.RoundTrip(request)
+		}
+		last := failure
+		if failure = unavailable(request, response, err); failure == nil {
+			return response, err
+		}
+		if ended := request.Context().Err(); ended != nil {
+			drain(response)
+			// The failure is not wrapped: client-go's reflectors sleep after a refused connection, even when they are to end.
+			return nil, fmt.Errorf("%w while waiting for the API server: %v", ended, last)
+		}
+		if attempt == 0 {
+			t.monitor.begin(t.server, failure)
+			defer func() { t.monitor.end(t.server, failure) }()
+		}
+	}
+	return response, err
 }
 
 // WrappedRoundTripper lets client-go find the transport that it made.
@@ -61,22 +122,23 @@ func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // failureOf returns why an answer may mean that the API server is unavailable, nil if it does not.
 func failureOf(request *http.Request, response *http.Response, err error) error {
-	switch {
-	case err != nil:
-		return err
-	case response.StatusCode >= http.StatusInternalServerError:
-		return &statusError{path: request.URL.Path, status: response.Status, code: response.StatusCode}
+	if err == nil && response.StatusCode >= http.StatusInternalServerError {
+		return fmt.Errorf("GET %s: %s", request.URL.Path, response.Status)
 	}
-	return nil
+	return err
 }
 
-// statusError is an answer that the API server is not available.
-type statusError struct {
-	path, status string
-	code         int
+// unavailable is failureOf for a request that has failed before: then a denial and an overload are part of the outage. API servers deny all in
+// their first moments, until they know the roles.
+func unavailable(request *http.Request, response *http.Response, err error) error {
+	if err == nil {
+		switch response.StatusCode {
+		case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
+			return fmt.Errorf("GET %s: %s", request.URL.Path, response.Status)
+		}
+	}
+	return failureOf(request, response, err)
 }
-
-func (e *statusError) Error() string { return fmt.Sprintf("GET %s: %s", e.path, e.status) }
 
 // drainLimit is how much of an unneeded answer is read, in bytes, so its connection can be used again.
 const drainLimit = 64 << 10

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
 // TestRepetitionsAreSpread counts the requests in the same moment. All of them have seen the outage begin at once.
@@ -72,11 +74,11 @@ func TestAFailureIsReturned(t *testing.T) {
 		first, then func(*http.Request) (*http.Response, error)
 		within      time.Duration
 	}{
-		"no answer":        {refused, refused, 5 * time.Minute},
-		"a proxy":          {answering(http.StatusBadGateway), answering(http.StatusServiceUnavailable), 5 * time.Minute},
-		"a failure":        {refused, answering(http.StatusInternalServerError), 30 * time.Second},
-		"an overload":      {refused, answering(http.StatusTooManyRequests), 30 * time.Second},
-		"a denial":         {refused, answering(http.StatusForbidden), 30 * time.Second},
+		"no answer":        {refused, refused, kit.LongestRetry},
+		"a proxy":          {answering(http.StatusBadGateway), answering(http.StatusServiceUnavailable), kit.LongestRetry},
+		"a failure":        {refused, answering(http.StatusInternalServerError), kit.LongestRetry},
+		"an overload":      {refused, answering(http.StatusTooManyRequests), kit.LongestRetry},
+		"a denial":         {refused, answering(http.StatusForbidden), kit.LongestRetry},
 		"a first denial":   {answering(http.StatusForbidden), nil, 0},
 		"a first overload": {answering(http.StatusTooManyRequests), nil, 0},
 	} {
