@@ -2,7 +2,6 @@ package ccm
 
 import (
 	"fmt"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -12,9 +11,6 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/reconnect"
 )
-
-// requestTimeout is the deadline of one request of the start-up checks.
-const requestTimeout = 10 * time.Second
 
 // identities are the clients of this process: its own, and one for each controller.
 type identities struct {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/reconnect"
 	"github.com/mooring-ccm/mooring/internal/secrets"
 	"github.com/mooring-ccm/mooring/provider"
@@ -29,8 +29,6 @@ const (
 	cloudConfigObjectFlag = "cloud-config-object"
 	// defaultConfigKey is the key that the chart uses too.
 	defaultConfigKey = "cloud.yaml"
-	// configPatience is how long the start-up waits for an object that is not there: it may be applied together with the manager.
-	configPatience = time.Minute
 )
 
 // configRef says which object holds the cloud config. See ADR 57.
@@ -121,7 +119,7 @@ func (r *configRef) content(object runtime.Object) ([]byte, error) {
 
 // get reads the object.
 func (r *configRef) get(ctx context.Context, client kubernetes.Interface) (object runtime.Object, meta *metav1.ObjectMeta, err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
 	defer cancel()
 	if r.secret {
 		secret, err := client.CoreV1().Secrets(r.namespace).Get(ctx, r.name, metav1.GetOptions{})
@@ -158,7 +156,7 @@ func (r *configRef) await(ctx context.Context, client kubernetes.Interface) ([]b
 	var read []byte
 	var last error
 	said := false
-	err := wait.PollUntilContextTimeout(ctx, startRetry, configPatience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, retry, patience, true, func(ctx context.Context) (bool, error) {
 		object, _, err := r.get(ctx, client)
 		if err == nil {
 			read, err = r.content(object)
@@ -176,7 +174,7 @@ func (r *configRef) await(ctx context.Context, client kubernetes.Interface) ([]b
 		return false, nil
 	})
 	if wait.Interrupted(err) && last != nil && ctx.Err() == nil {
-		return nil, fmt.Errorf("reading %s for %s: %w; apply it, or correct the flag", r, configPatience, last)
+		return nil, fmt.Errorf("reading %s for %s: %w; apply it, or correct the flag", r, patience, last)
 	}
 	return read, err
 }

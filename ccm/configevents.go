@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/names"
 )
 
@@ -89,7 +90,7 @@ func (r *configReporter) report(failure error) {
 
 // run writes events until ctx ends: one for each report, and of a refusal again and again.
 func (r *configReporter) run(ctx context.Context) {
-	repeat := time.NewTicker(names.RefusalInterval)
+	repeat := time.NewTicker(names.RefusalLifetime / 3)
 	defer repeat.Stop()
 	for {
 		again := false
@@ -126,7 +127,7 @@ func refusal(host, does string, why error) string {
 
 // object is what the events are on, with its UID if it can be read: kubectl describe shows the events of a UID.
 func (r *configReporter) object(ctx context.Context) corev1.ObjectReference {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
 	defer cancel()
 	about := r.about
 	if r.ref != nil {
@@ -150,7 +151,7 @@ func (c *config) sayRefused(ctx context.Context, client kubernetes.Interface, re
 	host := hostname()
 	reporter := &configReporter{client: client, about: c.configAbout(), ref: c.configObject}
 	about, now := reporter.object(ctx), metav1.Now()
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
 	defer cancel()
 	_, err := client.CoreV1().Events(about.Namespace).Create(ctx, &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{GenerateName: about.Name + ".", Namespace: about.Namespace},

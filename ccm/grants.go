@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
 // Grant is a right that is needed, in the terms of RBAC.
@@ -107,7 +109,7 @@ func missingGrants(ctx context.Context, client kubernetes.Interface, grants []Gr
 
 // may asks for one verb.
 func may(ctx context.Context, client kubernetes.Interface, verb string, grant Grant) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
 	defer cancel()
 	resource, subresource, _ := strings.Cut(grant.Resource, "/")
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
@@ -125,7 +127,7 @@ func may(ctx context.Context, client kubernetes.Interface, verb string, grant Gr
 
 // whoAmI returns the name under which the API server knows the client.
 func whoAmI(ctx context.Context, client kubernetes.Interface) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
 	defer cancel()
 	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if apierrors.IsNotFound(err) { // before Kubernetes 1.28

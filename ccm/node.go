@@ -11,6 +11,7 @@ import (
 	"k8s.io/cloud-provider/names"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/controller/node"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/internal/version"
@@ -67,7 +68,7 @@ func wholeNodesOf(ctx context.Context, environment Environment) (func(*corev1.No
 		return nil, nil
 	}
 	config := environment.Config
-	config.Timeout = requestTimeout
+	config.Timeout = kit.WriteTimeout
 	server, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("client for the API server's version: %w", err)

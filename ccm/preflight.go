@@ -16,14 +16,17 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
 const (
-	// startRetry is how often the start-up asks an API server again that does not answer, or does not have the object of the cloud config.
-	startRetry = time.Second
-	// apiServerReminder is how often the log says that the start-up still waits for it.
-	apiServerReminder = 5 * time.Second
+	// retry is how often it is looked again at what does not work yet: an API server that does not answer, an object of the cloud config that is not
+	// there, credentials that are refused.
+	retry = time.Second
+	// patience is for how long that may pass by itself: an object may be applied together with the manager, and client-go reads a token file again
+	// within a minute. The log says once in that time that the start-up waits.
+	patience = time.Minute
 )
 
 // waitForAPIServer blocks until the API server says that it is healthy, however long that takes: a manager that gives up
@@ -31,12 +34,12 @@ const (
 func waitForAPIServer(ctx context.Context, identity identities) error {
 	var said time.Time
 	started := time.Now()
-	return wait.PollUntilContextCancel(ctx, startRetry, true, func(ctx context.Context) (bool, error) {
+	return wait.PollUntilContextCancel(ctx, retry, true, func(ctx context.Context) (bool, error) {
 		err := healthy(ctx, identity.client)
 		switch {
 		case err == nil:
 			return true, nil
-		case ctx.Err() == nil && time.Since(said) >= apiServerReminder:
+		case ctx.Err() == nil && time.Since(said) >= patience:
 			said = time.Now()
 			log.FromContext(ctx).Info("Waiting for the API server", "url", identity.kubeconfig.Host,
 				"waited", time.Since(started).Round(time.Second).String(), "reason", err.Error())
@@ -47,7 +50,7 @@ func waitForAPIServer(ctx context.Context, identity identities) error {
 
 // healthy asks the API server for its health.
 func healthy(ctx context.Context, client kubernetes.Interface) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
 	defer cancel()
 	body, err := client.Discovery().RESTClient().Get().AbsPath("/healthz").Do(ctx).Raw()
 	if apierrors.IsInternalError(err) && len(body) > 0 {

@@ -10,17 +10,9 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/sleep"
-)
-
-const (
-	// refusedTooLong is how long the API server may refuse the credentials of this process before that is no rotation that passes: client-go
-	// reads a token file again within a minute.
-	refusedTooLong = time.Minute
-	// credentialsPeriod is how often the file of the kubeconfig is read meanwhile.
-	credentialsPeriod = 10 * time.Second
 )
 
 // errCredentialsChanged ends the process: client-go does not read a kubeconfig again, and a process that starts anew does.
@@ -69,7 +61,7 @@ func (r *refusals) note(refused bool) {
 func (r *refusals) lasting() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if lasting := time.Since(r.since); !r.since.IsZero() && lasting >= refusedTooLong {
+	if lasting := time.Since(r.since); !r.since.IsZero() && lasting >= patience {
 		return lasting
 	}
 	return 0
@@ -86,16 +78,14 @@ func (r *refusals) check(*http.Request) error {
 // followCredentials waits until the API server has refused the credentials of this process for too long and connect returns others, and ends the
 // process then.
 func (a *assembly) followCredentials(ctx context.Context, connect func() (*rest.Config, error)) {
-	for sleep.For(ctx, credentialsPeriod) {
+	var failures kit.FailureLog
+	for sleep.For(ctx, retry) {
 		if a.identity.refusals.lasting() == 0 {
 			continue
 		}
 		now, err := connect()
-		if err != nil {
-			log.FromContext(ctx).Error(err, "Could not reload the kubeconfig after the API server rejected its credentials")
-			continue
-		}
-		if !sameCredentials(a.config.kubeconfig, now) {
+		failures.Note(ctx, "Could not reload the kubeconfig after the API server rejected its credentials", err)
+		if err == nil && !sameCredentials(a.config.kubeconfig, now) {
 			a.fence.end(errCredentialsChanged)
 			return
 		}

@@ -38,7 +38,7 @@ func TestARefusedReplicaIsNotReady(t *testing.T) {
 		if err := refused.check(nil); err != nil {
 			t.Errorf("at the first refusal: %v", err)
 		}
-		time.Sleep(refusedTooLong)
+		time.Sleep(patience)
 		refused.ask(t, http.StatusUnauthorized)
 		if err := refused.check(nil); err == nil {
 			t.Error("it is ready after a minute of refusals")

@@ -62,7 +62,7 @@ func run(ctx context.Context, c *config) error {
 	events := newEvents(ctx, eventSink(identity.client.CoreV1()))
 	defer events.shutdown()
 
-	spans, stopTracing, err := newTracing(ctx, c.tracing)
+	spans, stopTracing, err := c.newTracing(ctx)
 	if err != nil {
 		return err
 	}

@@ -30,12 +30,12 @@ import (
 	"github.com/mooring-ccm/mooring/internal/election"
 )
 
-const (
-	// configzName is the name of the configuration in /configz, as in the reference.
-	configzName = "cloudcontrollermanager.config.k8s.io"
-	// endTimeout is how long a process that ends waits for requests to the secure port to end, and for its last spans to be taken.
-	endTimeout = 2 * time.Second
-)
+// configzName is the name of the configuration in /configz, as in the reference.
+const configzName = "cloudcontrollermanager.config.k8s.io"
+
+// farewell is how long a process that ends waits for requests to the secure port to end, and for its last spans to be taken: a tenth of what its
+// controllers may take.
+func (c *config) farewell() time.Duration { return c.gracefulShutdownTimeout / 10 }
 
 // probes are the health checks of the secure port.
 type probes struct {
@@ -80,7 +80,7 @@ func serve(ctx context.Context, c *config, handler http.Handler) (stop func(wait
 	ended := make(chan struct{})
 	guarded := genericapp.BuildHandlerChain(handler, &authorization, &authentication)
 	release := holdCA(info)
-	stopped, listenerStopped, err := info.Serve(guarded, endTimeout, ended)
+	stopped, listenerStopped, err := info.Serve(guarded, c.farewell(), ended)
 	if err != nil {
 		return nil, fmt.Errorf("secure port: %w", err)
 	}

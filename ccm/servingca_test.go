@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -62,7 +63,7 @@ func TestClientCAThatComesWhileThePortOpens(t *testing.T) {
 		info := &server.SecureServingInfo{Listener: listener, Cert: serving, ClientCA: &lateCA{CAContentProvider: authority}}
 		ended := make(chan struct{})
 		release := holdCA(info)
-		stopped, _, err := info.Serve(http.NotFoundHandler(), endTimeout, ended)
+		stopped, _, err := info.Serve(http.NotFoundHandler(), time.Second, ended)
 		if err != nil {
 			t.Fatal(err)
 		}

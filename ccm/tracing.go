@@ -29,18 +29,18 @@ func readTracing(file string) (*tracingapi.TracingConfiguration, error) {
 
 // newTracing returns where spans go, and what ends that. Without a configuration it returns nil, and a caller that would make spans
 // makes none: the library's provider for that would have each one allocated.
-func newTracing(ctx context.Context, configuration *tracingapi.TracingConfiguration) (trace.TracerProvider, func(context.Context), error) {
-	if configuration == nil {
+func (c *config) newTracing(ctx context.Context) (trace.TracerProvider, func(context.Context), error) {
+	if c.tracing == nil {
 		return nil, func(context.Context) {}, nil
 	}
-	provider, err := tracing.NewProvider(ctx, configuration, nil, []resource.Option{
+	provider, err := tracing.NewProvider(ctx, c.tracing, nil, []resource.Option{
 		resource.WithAttributes(attribute.String("service.name", programName)),
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("--tracing-config-file: %w", err)
 	}
 	return provider, func(ctx context.Context) {
-		flushing, cancel := context.WithTimeout(ctx, endTimeout)
+		flushing, cancel := context.WithTimeout(ctx, c.farewell())
 		defer cancel()
 		if err := provider.Shutdown(flushing); err != nil {
 			log.FromContext(ctx).Error(err, "The last spans were lost")

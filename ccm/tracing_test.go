@@ -25,7 +25,7 @@ func TestTracingConfiguration(t *testing.T) {
 				if err != nil || configuration == nil {
 					t.Fatalf("configuration %v, error %v", configuration, err)
 				}
-				_, stop, err := newTracing(t.Context(), configuration)
+				_, stop, err := (&config{tracing: configuration}).newTracing(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -4,18 +4,15 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-)
 
-// versionInterval is how often the API server is asked for its version. A field that a version of Kubernetes brings is off by default in that
-// one, so nothing is in it until long after an upgrade.
-const versionInterval = time.Hour
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
+)
 
 // wholeNodes says which nodes the cache holds whole, so an update of them loses nothing: the ones that trimNode leaves as they are, and
 // only while the API server has no fields that the libraries of this program do not know. An update would take such a field off the node.
@@ -32,9 +29,10 @@ type wholeNodes struct {
 // holds reports whether the cache holds a node whole.
 func (w *wholeNodes) holds(node *corev1.Node) bool { return w.known.Load() && isKeptWhole(node) }
 
-// Start compares the versions of the API server and the libraries, again and again, until ctx ends.
+// Start compares the versions of the API server and the libraries, again and again, until ctx ends. How often does not matter: a field that a
+// version of Kubernetes brings is off by default in that one, so nothing is in it until long after an upgrade.
 func (w *wholeNodes) Start(ctx context.Context) error {
-	wait.UntilWithContext(ctx, w.compare, versionInterval)
+	wait.UntilWithContext(ctx, w.compare, kit.EventInterval)
 	return nil
 }
 

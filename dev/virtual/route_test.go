@@ -36,7 +36,7 @@ func (r *run) routed(name string, number int) {
 
 // routedWithin is how long a node waits for its route, and the route of a node that is gone for its end: the least pause between two passes,
 // and a pass that waits for calls that hang.
-const routedWithin = route.DefaultPeriod + route.DefaultPatience + prompt
+const routedWithin = route.DefaultPeriod + route.DefaultPeriod/2 + prompt
 
 const (
 	// retriedWithin is the longest pause after a failure.

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"github.com/mooring-ccm/mooring/ccm/plan"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
 // ErrUnsupported says that the dry run does not support a kind of write. Nothing was written.
@@ -149,7 +150,7 @@ func (r *recordingClient) delete(ctx context.Context, object client.Object) erro
 		return err
 	}
 	key, uid, now := client.ObjectKeyFromObject(object), object.GetUID(), r.recorder.now
-	until := now().Add(Renewal)
+	until := now().Add(kit.EventInterval)
 	r.recorder.record(intent, func(ctx context.Context) ([]plan.Change, bool) {
 		current, isObject := object.DeepCopyObject().(client.Object)
 		if !isObject || r.reader.Get(ctx, key, current) != nil {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-ccm/mooring/ccm/plan"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -37,10 +38,7 @@ const (
 	notSettings  = "what annotations and other fields of the Service ask for"
 )
 
-// listReused is for how long a list of the load balancers serves all comparisons.
-const listReused = 30 * time.Second
-
-// balancerList lists load balancers, and reuses the list for a while.
+// balancerList lists load balancers, and reuses the list for as long as a cache may lag.
 type balancerList struct {
 	list func(context.Context, string) ([]provider.LoadBalancer, error)
 
@@ -56,7 +54,7 @@ func (l *balancerList) find(ctx context.Context, clusterName string, service typ
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.at.IsZero() || time.Since(l.at) > listReused {
+	if l.at.IsZero() || time.Since(l.at) > kit.MaxCacheLag {
 		listed, err := l.list(ctx, clusterName)
 		if err != nil {
 			return nil, fmt.Errorf("listing load balancers: %w", err)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mooring-ccm/mooring/ccm/plan"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
 func TestChangesNameEachField(t *testing.T) {
@@ -39,11 +40,11 @@ func TestIntentsEnd(t *testing.T) {
 		intent := plan.Intent{Where: plan.TheCloud, Verb: "CreateRoute", Kind: "Route", Name: "10.0.0.0/24"}
 		recorder.record(intent, nil)
 		began := time.Now()
-		time.Sleep(Renewal)
+		time.Sleep(kit.EventInterval)
 		recorder.record(intent, nil)
-		time.Sleep(Renewal)
+		time.Sleep(kit.EventInterval)
 		intents := recorder.Intents(t.Context())
-		if len(intents) != 1 || !intents[0].First.Equal(began) || !intents[0].Last.Equal(began.Add(Renewal)) {
+		if len(intents) != 1 || !intents[0].First.Equal(began) || !intents[0].Last.Equal(began.Add(kit.EventInterval)) {
 			t.Errorf("the plan is %+v, want one intent since %s", intents, began)
 		}
 		time.Sleep(time.Second)

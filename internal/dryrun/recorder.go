@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-ccm/mooring/ccm/plan"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
 // key identifies an intent: the same thing intended again takes its place.
@@ -46,8 +47,8 @@ func NewRecorder() *Recorder {
 	return &Recorder{now: time.Now, intents: map[key]entry{}, compared: map[types.NamespacedName][]string{}}
 }
 
-// record keeps an intent. It calls holds each time the plan is read; nil is an intent that holds for Renewal after it was last
-// intended.
+// record keeps an intent. It calls holds each time the plan is read; nil is an intent that holds for kit.EventInterval after it
+// was last intended.
 func (r *Recorder) record(intent plan.Intent, holds func(context.Context) ([]plan.Change, bool)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,17 +62,14 @@ func (r *Recorder) record(intent plan.Intent, holds func(context.Context) ([]pla
 	}
 }
 
-// Renewal is how long something counts as intended of which only its repetition shows that it still is. Controllers look
-// again more often than that while they would change something.
-const Renewal = 10 * time.Minute
-
-// Intents returns what is intended now: it leaves out what another writer has done meanwhile, and what is no longer wanted. It is
-// sorted by object.
+// Intents returns what is intended now: it leaves out what another writer has done meanwhile, and what is no longer wanted. Where only its
+// repetition shows that something is wanted, that was less than kit.EventInterval ago: controllers look again more often while they would change
+// something. It is sorted by object.
 func (r *Recorder) Intents(ctx context.Context) []plan.Intent {
 	var intents []plan.Intent
 	for _, entry := range r.entries() {
 		intent := entry.Intent
-		holds := r.now().Sub(intent.Last) <= Renewal
+		holds := r.now().Sub(intent.Last) <= kit.EventInterval
 		if entry.holds != nil {
 			intent.Changes, holds = entry.holds(ctx)
 		}

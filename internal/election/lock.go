@@ -17,10 +17,6 @@ import (
 	"github.com/mooring-ccm/mooring/internal/version"
 )
 
-// healthTolerance is how much longer than its duration a held lease may go without renewal before Check fails. It is the
-// tolerance of the reference cloud controller manager.
-const healthTolerance = 20 * time.Second
-
 // Options describe the lease and who competes for it.
 type Options struct {
 	// Namespace and Name identify the Lease.
@@ -257,15 +253,15 @@ func (l *Lock) Renounce() {
 	}
 }
 
-// Check fails when this replica believes to lead and could not renew the lease for much longer than its duration. The elector
-// should have ended the process by then.
+// Check fails when this replica believes to lead and could not renew the lease for twice its duration. The elector should have ended the process
+// by then.
 func (l *Lock) Check(*http.Request) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.acquired.IsZero() || l.released {
 		return nil
 	}
-	if age := l.renewed.age(now()); age > l.options.LeaseDuration+healthTolerance {
+	if age := l.renewed.age(now()); age > 2*l.options.LeaseDuration {
 		return fmt.Errorf("%w: %s, last renewed %s ago", errRenewal, l.Describe(), age.Round(time.Second))
 	}
 	return nil

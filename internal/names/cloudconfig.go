@@ -11,9 +11,6 @@ const (
 	ReasonCloudConfigTaken = "CloudConfigTaken"
 )
 
-const (
-	// RefusalInterval is how often a replica repeats the event of a refusal that lasts.
-	RefusalInterval = 5 * time.Minute
-	// RefusalLifetime is how long such an event counts: a replica that has ended withdraws nothing.
-	RefusalLifetime = 2*RefusalInterval + time.Minute
-)
+// RefusalLifetime is how long the event of a refusal counts: a replica that has ended withdraws nothing. One that lives repeats it each third of
+// that.
+const RefusalLifetime = 15 * time.Minute

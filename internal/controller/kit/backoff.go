@@ -65,8 +65,6 @@ const (
 	NodesQuiet = 500 * time.Millisecond
 	// Moment is how long changes that follow each other closely are gathered, and how long a wait is before an event tells it.
 	Moment = time.Second
-	// firstRetry is the first pause of the reference.
-	firstRetry = 5 * time.Millisecond
 	// retriesASecond and retriesAtOnce bound the retries of all objects together, as in the reference.
 	retriesASecond, retriesAtOnce = 10, 100
 	// jitter is the largest part of a pause by which it is longer: one in so many.
@@ -76,6 +74,9 @@ const (
 // ConflictBackoff are the pauses after a write that came too late, and before an object is looked at again whose last write the cache does not
 // show yet: the watch itself brings the object back when it does.
 var ConflictBackoff = Backoff{First: 20 * time.Millisecond, Longest: 5 * time.Second}
+
+// retryBackoff are the pauses of NewRetryLimiter before jitter.
+var retryBackoff = Backoff{First: 5 * time.Millisecond, Longest: LongestRetry}
 
 // Lengthened returns a pause of an object with jitter, so what has failed together is not tried together, also when it has failed often. Jitter depends
 // on the object and on how often it has failed before, and on nothing else. A pause that is longer than the longest stays: the cloud has asked for it.
@@ -94,7 +95,7 @@ func Lengthened(pause, longest time.Duration, object string, before int) time.Du
 // pause is never longer than two minutes, and jitter lengthens it.
 func NewRetryLimiter[T comparable]() workqueue.TypedRateLimiter[T] {
 	return workqueue.NewTypedMaxOfRateLimiter(
-		lengthened[T]{workqueue.NewTypedItemExponentialFailureRateLimiter[T](firstRetry, LongestRetry)},
+		lengthened[T]{workqueue.NewTypedItemExponentialFailureRateLimiter[T](retryBackoff.First, retryBackoff.Longest)},
 		workqueue.TypedRateLimiter[T](&workqueue.TypedBucketRateLimiter[T]{Limiter: rate.NewLimiter(retriesASecond, retriesAtOnce)}),
 	)
 }

@@ -89,7 +89,7 @@ func newApplying(places int) *applying {
 	}
 	a.applier = &applier{
 		routes: a.plugin, replace: a.plugin.replaceRoute, clusterName: "test", places: semaphore.NewWeighted(int64(places)),
-		patience: DefaultPatience, state: newState(DefaultPeriod), metrics: newMetrics(nil),
+		patience: DefaultPeriod / 2, state: newState(DefaultPeriod), metrics: newMetrics(nil),
 		events: newEvents(a.events), late: func() { a.pokes <- struct{}{} },
 	}
 	return a
@@ -239,7 +239,7 @@ func TestApplyDoesNotWaitForACallThatHangs(t *testing.T) {
 		nodes := []member{node("a", "10.120.0.0/24"), node("b", "10.120.1.0/24")}
 		begun := time.Now()
 		outcomes := a.run(t, nodes, nil, abilities{})
-		if len(outcomes) != 1 || outcomes[0].action.want.node != "b" || time.Since(begun) != time.Second+DefaultPatience {
+		if len(outcomes) != 1 || outcomes[0].action.want.node != "b" || time.Since(begun) != time.Second+DefaultPeriod/2 {
 			t.Errorf("%d outcomes in %s, want only the other node's, after the default patience", len(outcomes), time.Since(begun))
 		}
 		routes := []*cloudprovider.Route{route("b", "10.120.1.0/24", "b")}
@@ -259,7 +259,7 @@ func TestApplyDoesNotWaitForACallThatHangs(t *testing.T) {
 func TestApplyWaitsWhileCallsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newApplying(1)
-		a.plugin.takes = DefaultPatience - time.Second
+		a.plugin.takes = DefaultPeriod/2 - time.Second
 		var nodes []member
 		for i := range 5 {
 			nodes = append(nodes, node(fmt.Sprintf("n%d", i), fmt.Sprintf("10.120.%d.0/24", i)))

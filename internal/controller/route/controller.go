@@ -39,9 +39,6 @@ const (
 	DefaultPeriod = 10 * time.Second
 	// DefaultWrites is how many calls that change routes are made at once. It leaves a quarter of the calls in flight to others.
 	DefaultWrites = 48
-	// DefaultPatience is how long a pass waits for operations when none of them ends: a node that joins meanwhile waits as long for
-	// its route. Where each operation takes longer, a pass that goes on costs a listing per period.
-	DefaultPatience = 5 * time.Second
 )
 
 // Options are what the controller works with. Client, Live, Cache, Recorder, Cloud and ClusterCIDRs are required.
@@ -70,7 +67,8 @@ type Options struct {
 	Watching time.Duration
 	// Writes bounds the concurrent calls that change routes, capped by the limit of the provider. Zero: DefaultWrites.
 	Writes int
-	// Patience is how long a pass waits for operations when none of them ends. Zero: DefaultPatience.
+	// Patience is how long a pass waits for operations when none of them ends: a node that joins meanwhile waits as long for its route. Where each
+	// operation takes longer, a pass that goes on costs a listing per period. Zero: half of DefaultPeriod.
 	Patience time.Duration
 	// Lease returns the object of events about all routes. Nil: there are none.
 	Lease func(context.Context) *corev1.ObjectReference
@@ -148,7 +146,7 @@ func (o *Options) complete() error {
 		value     *time.Duration
 		byDefault time.Duration
 	}{
-		{"Period", &o.Period, DefaultPeriod}, {"Watching", &o.Watching, 0}, {"Patience", &o.Patience, DefaultPatience},
+		{"Period", &o.Period, DefaultPeriod}, {"Watching", &o.Watching, 0}, {"Patience", &o.Patience, DefaultPeriod / 2},
 	} {
 		if *duration.value < 0 {
 			wrong = append(wrong, fmt.Errorf("the route controller's option %s is %s, want more than 0", duration.name, *duration.value))

@@ -77,7 +77,7 @@ func (s *scenario) restart() {
 	options := Options{
 		Client: s.cluster, Live: liveNodes{s.cluster}, Recorder: shownEvents{effects: s.effects}, Cloud: s.cloud, Owners: ownersOf("sim"),
 		ClusterName: "test", ClusterCIDRs: clusterCIDRs, Period: DefaultPeriod,
-		Writes: DefaultWrites, Patience: DefaultPatience,
+		Writes: DefaultWrites, Patience: DefaultPeriod / 2,
 	}
 	watcher := &watcher{scheduler: newScheduler(options.Period, 0), rules: options.Owners}
 	s.reconciler = newReconciler(options, watcher)

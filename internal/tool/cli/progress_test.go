@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/mooring-ccm/mooring/internal/tool/progress"
 )
 
 // written is output that may be written and read at once.
@@ -30,12 +32,12 @@ func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := &written{}
 		done := Progress(out, "Counting")
-		time.Sleep(quiet - time.Millisecond)
+		time.Sleep(progress.Interval - time.Millisecond)
 		if out.String() != "" {
 			t.Errorf("too early: %q", out)
 		}
-		time.Sleep(reminder + 2*time.Millisecond)
-		if want := "Counting ... 2s\nCounting ... 12s\n"; out.String() != want {
+		time.Sleep(progress.Interval + 2*time.Millisecond)
+		if want := "Counting ... 2s\nCounting ... 4s\n"; out.String() != want {
 			t.Errorf("%q, want %q", out, want)
 		}
 		done()

@@ -15,13 +15,9 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/mooring-ccm/mooring/internal/tool/progress"
 )
-
-// cancelGrace is how long the go tool may take to end after it was interrupted.
-const cancelGrace = 5 * time.Second
 
 // Options say what to build and how. Dir and Package are required, and for Build also Output.
 type Options struct {
@@ -164,7 +160,6 @@ func Run(ctx context.Context, options Options, args []string, consume func(line 
 	// A group of its own, so canceling ends the compilers that the go tool started as well.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
-	cmd.WaitDelay = cancelGrace
 	var stdout bytes.Buffer
 	cmd.Stdout = &stdout
 	reader, writer := io.Pipe()

@@ -11,7 +11,7 @@ import (
 func TestRepaintsOnATerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		display := &Display{out: &out, terminal: true, width: 20, interval: terminalInterval}
+		display := &Display{out: &out, terminal: true, width: 20, interval: Interval / 20}
 		step := display.Begin("building")
 		step.Update("%s", strings.Repeat("long ", 10))
 		time.Sleep(time.Second) // virtual
