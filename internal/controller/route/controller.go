@@ -8,9 +8,8 @@
 package route
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"net/netip"
 	"time"
 
@@ -26,7 +25,6 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
-	"github.com/mooring-ccm/mooring/internal/required"
 	"github.com/mooring-ccm/mooring/internal/sleep"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -37,8 +35,8 @@ const Name = "node-route-controller"
 const (
 	// DefaultPeriod is the reference's --route-reconciliation-period.
 	DefaultPeriod = 10 * time.Second
-	// DefaultWrites is how many calls that change routes are made at once. It leaves a quarter of the calls in flight to others.
-	DefaultWrites = 48
+	// DefaultWrites is how many changes of routes the reference makes at once: maxConcurrentRouteOperations of its controller.
+	DefaultWrites = 200
 )
 
 // Options are what the controller works with. Client, Live, Cache, Recorder, Cloud and ClusterCIDRs are required.
@@ -88,11 +86,10 @@ type Controller struct {
 	log      logr.Logger
 }
 
-// New returns a controller that has not started yet. All options that are wrong are named in one error.
+// New returns a controller that has not started yet.
 func New(options Options) (*Controller, error) {
-	if err := options.complete(); err != nil {
-		return nil, err
-	}
+	options.Period, options.Patience = cmp.Or(options.Period, DefaultPeriod), cmp.Or(options.Patience, DefaultPeriod/2)
+	options.Writes = cmp.Or(options.Writes, DefaultWrites)
 	log := options.Logger.WithValues("controller", Name)
 	watcher := &watcher{scheduler: newScheduler(options.Period, options.Watching), rules: options.Owners}
 	reconciler := newReconciler(options, watcher)
@@ -118,7 +115,7 @@ func newReconciler(options Options, watcher *watcher) *reconciler {
 	metrics := newMetrics(options.Registerer)
 	metrics.limit.Set(float64(capabilities.MaxRoutes))
 	state := newState(options.Period)
-	events := newEvents(options.Recorder)
+	events := &events{recorder: options.Recorder}
 	return &reconciler{
 		reader: options.Client, clusterCIDRs: options.ClusterCIDRs,
 		abilities:    abilities{replaces: capabilities.ReplaceRoute != nil, maxRoutes: capabilities.MaxRoutes},
@@ -131,34 +128,6 @@ func newReconciler(options Options, watcher *watcher) *reconciler {
 		},
 		conditions: newConditionWriter(options.Client), events: events, metrics: metrics,
 	}
-}
-
-// complete fills in defaults and returns all that is wrong.
-func (o *Options) complete() error {
-	wrong := []error{required.Check("route controller",
-		required.Option{Name: "Client", Missing: o.Client == nil}, required.Option{Name: "Live", Missing: o.Live == nil},
-		required.Option{Name: "Cache", Missing: o.Cache == nil}, required.Option{Name: "Recorder", Missing: o.Recorder == nil},
-		required.Option{Name: "Cloud", Missing: o.Cloud == nil},
-		required.Option{Name: "ClusterCIDRs", Missing: len(o.ClusterCIDRs) == 0},
-	)}
-	for _, duration := range []struct {
-		name      string
-		value     *time.Duration
-		byDefault time.Duration
-	}{
-		{"Period", &o.Period, DefaultPeriod}, {"Watching", &o.Watching, 0}, {"Patience", &o.Patience, DefaultPeriod / 2},
-	} {
-		if *duration.value < 0 {
-			wrong = append(wrong, fmt.Errorf("the route controller's option %s is %s, want more than 0", duration.name, *duration.value))
-		}
-		if *duration.value == 0 {
-			*duration.value = duration.byDefault
-		}
-	}
-	if o.Writes <= 0 {
-		o.Writes = DefaultWrites
-	}
-	return errors.Join(wrong...)
 }
 
 // Start works until ctx ends, and returns when all calls that change routes have ended.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
+	"github.com/mooring-ccm/mooring/internal/message"
 )
 
 // reconciler makes passes: it observes, lets desired.go and plan.go decide, and has the plan carried out.
@@ -113,8 +114,8 @@ func (r *reconciler) conclude(ctx context.Context, trigger string, outcomes []ou
 	r.metrics.compared(trigger, ended)
 	ended.retry = earlier(r.state.next(now), r.conditions.next(now))
 	next := r.scheduler.end(now, ended)
-	if err := passError(failures...); err != nil && ctx.Err() == nil { // what fails because the process stops is no failure
-		return reconcile.Result{}, err
+	if err := errors.Join(failures...); err != nil && ctx.Err() == nil { // what fails because the process stops is no failure
+		return reconcile.Result{}, message.Bound(err, kit.MaxMessage) // an outage has one for each route
 	}
 	return reconcile.Result{RequeueAfter: next}, nil
 }
@@ -217,38 +218,3 @@ func routedNodesOf(members []member, wanted desired, planned plan, unmet map[key
 	}
 	return routedNodes, missing
 }
-
-// failedPass is what went wrong in a pass. Its text names the first few errors only: an outage has one for each route.
-type failedPass struct{ errs []error }
-
-// maxErrors is how many errors of a pass its text names.
-const maxErrors = 5
-
-// passError joins errors; it returns nil if all are nil.
-func passError(errs ...error) error {
-	var all []error
-	for _, err := range errs {
-		if err != nil {
-			all = append(all, err)
-		}
-	}
-	if len(all) == 0 {
-		return nil
-	}
-	return &failedPass{all}
-}
-
-// Error names the first errors, and how many more there are.
-func (f *failedPass) Error() string {
-	var texts []string
-	for _, err := range f.errs[:min(len(f.errs), maxErrors)] {
-		texts = append(texts, err.Error())
-	}
-	if more := len(f.errs) - maxErrors; more > 0 {
-		texts = append(texts, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(texts, "; ")
-}
-
-// Unwrap returns all errors.
-func (f *failedPass) Unwrap() []error { return f.errs }

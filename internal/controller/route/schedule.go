@@ -2,7 +2,6 @@ package route
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -209,36 +208,20 @@ func (w *watcher) handler() handler.TypedEventHandler[*corev1.Node, reconcile.Re
 	}
 }
 
-func (w *watcher) mayBeOurs(node *corev1.Node) bool {
-	return w.rules.Decide(node).Owner != ownership.Foreign
-}
-
 // routable reports whether there may be routes to make for a node.
 func (w *watcher) routable(node *corev1.Node) bool {
-	return len(node.Spec.PodCIDRs) > 0 && !awaitsProviderID(node) && w.mayBeOurs(node)
+	return len(node.Spec.PodCIDRs) > 0 && !awaitsProviderID(node) && w.rules.Decide(node).Owner != ownership.Foreign
 }
 
 // matters reports whether a change of a node can change what there is to do. Heartbeats do not, and they are nearly all of the
 // changes; neither do our own writes of the condition.
 func (w *watcher) matters(before, after *corev1.Node) bool {
-	same := sameRoutes(before, after)
-	if same && sameOwner(before, after) {
-		return false
-	}
 	was, is := w.routable(before), w.routable(after)
-	return was != is || is && !same
+	return was != is || is && !sameRoutes(before, after)
 }
 
 // sameRoutes reports whether two versions of a node have the same routes, if it is ours.
 func sameRoutes(before, after *corev1.Node) bool {
 	return before.UID == after.UID && before.Spec.ProviderID == after.Spec.ProviderID &&
 		slices.Equal(before.Spec.PodCIDRs, after.Spec.PodCIDRs) && slices.Equal(before.Status.Addresses, after.Status.Addresses)
-}
-
-// sameOwner reports whether two versions of a node have all in common by which it is decided whose it is. It costs a heartbeat little.
-func sameOwner(before, after *corev1.Node) bool {
-	return ownership.Uninitialized(before) == ownership.Uninitialized(after) &&
-		before.Annotations[ownership.AnnotationIgnore] == after.Annotations[ownership.AnnotationIgnore] &&
-		before.Annotations[ownership.AnnotationProven] == after.Annotations[ownership.AnnotationProven] &&
-		maps.Equal(before.Labels, after.Labels) // a selector may ask for any
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/metric"
+	"github.com/mooring-ccm/mooring/internal/names"
 )
 
 // The reasons of the node condition NetworkUnavailable, as in the reference: False and True.
@@ -37,27 +40,22 @@ const (
 type conditionWriter struct {
 	client client.Client
 
-	mu sync.Mutex
-	// written is what was written to nodes whose copy in the cache may still be older.
-	written map[types.UID]statement
-	// failed is what could not be written. Each node has a pause of its own: what the API server refuses of one delays no other.
-	failed map[types.UID]failedWrite
+	mu   sync.Mutex
+	rows map[types.UID]conditionRow
 }
 
-// statement is what a node's condition says since a write of ours.
-type statement struct {
-	routed bool
-	write  kit.OwnWrite
-}
-
-// failedWrite is a condition that could not be written, and when to try again.
-type failedWrite struct {
-	routed bool
-	kit.Row
+// conditionRow is what is remembered of the condition of a node.
+type conditionRow struct {
+	// written is what was written last; the node's copy in the cache may still be older.
+	written bool
+	write   kit.OwnWrite
+	// refused is what could not be written. Each node has a pause of its own: what the API server refuses of one delays no other.
+	refused  bool
+	failures kit.Row
 }
 
 func newConditionWriter(client client.Client) *conditionWriter {
-	return &conditionWriter{client: client, written: map[types.UID]statement{}, failed: map[types.UID]failedWrite{}}
+	return &conditionWriter{client: client, rows: map[types.UID]conditionRow{}}
 }
 
 // routedNode is a node of ours and whether all its routes are there.
@@ -69,59 +67,60 @@ type routedNode struct {
 // write brings the conditions of nodes up to date, but for those whose pause after a failure has not passed. A node that has been deleted
 // meanwhile needs none.
 func (c *conditionWriter) write(ctx context.Context, nodes []routedNode, now time.Time) error {
-	c.forget(nodes)
+	c.forget(nodes, now)
 	var group errgroup.Group
 	group.SetLimit(conditionWrites)
 	errs := make([]error, len(nodes))
 	for i, n := range nodes {
-		if c.says(n) || c.waitsForRetry(n, now) {
-			continue
+		if c.due(n, now) {
+			group.Go(func() error {
+				errs[i] = c.bring(ctx, n, now)
+				return nil
+			})
 		}
-		group.Go(func() error {
-			errs[i] = c.bring(ctx, n, now)
-			return nil
-		})
 	}
 	_ = group.Wait() // the errors are in errs: all of them, not only the first
 	return errors.Join(errs...)
 }
 
-// bring brings the condition of one node up to date.
+// due reports whether a node's condition is to be written: it is not what it should be, and that did not fail a moment ago. As in the reference,
+// the reason counts: a network plugin that declared the network available does not know about routes.
+func (c *conditionWriter) due(n routedNode, now time.Time) bool {
+	c.mu.Lock()
+	row := c.rows[n.node.UID]
+	c.mu.Unlock()
+	says := hasCondition(n)
+	if row.write.Hides(n.node.ResourceVersion, now) {
+		says = row.written == n.routed
+	}
+	return !says && (row.refused != n.routed || !row.failures.Rests(now))
+}
+
+// bring writes the condition of one node, and notes what became of that.
 func (c *conditionWriter) bring(ctx context.Context, n routedNode, now time.Time) error {
-	if c.says(n) || c.waitsForRetry(n, now) {
-		return nil
+	version, err := c.patch(ctx, n, now)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	row := c.rows[n.node.UID]
+	switch {
+	case err != nil:
+		row.refused, row.failures = n.routed, row.failures.Failed(time.Now(), backoff(), err)
+	case version != "": // a dry run makes none
+		row = conditionRow{written: n.routed, write: kit.OwnWrite{Version: version, At: time.Now()}}
+	default:
+		row.failures = kit.Row{}
 	}
-	err := c.patch(ctx, n, now)
-	c.ended(n, err)
+	c.rows[n.node.UID] = row
 	return err
-}
-
-// ended notes what became of a write.
-func (c *conditionWriter) ended(n routedNode, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err == nil {
-		delete(c.failed, n.node.UID)
-		return
-	}
-	c.failed[n.node.UID] = failedWrite{n.routed, c.failed[n.node.UID].Failed(time.Now(), backoff(), err)}
-}
-
-// waitsForRetry reports whether the same could not be written a moment ago.
-func (c *conditionWriter) waitsForRetry(n routedNode, now time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	failed, found := c.failed[n.node.UID]
-	return found && failed.routed == n.routed && failed.Rests(now)
 }
 
 // next returns when the first of the conditions may be tried again that could not be written, zero if there are none.
 func (c *conditionWriter) next(now time.Time) (first time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, failed := range c.failed {
-		if failed.Rests(now) {
-			first = earlier(first, failed.Until)
+	for _, row := range c.rows {
+		if row.failures.Rests(now) {
+			first = earlier(first, row.failures.Until)
 		}
 	}
 	return first
@@ -133,18 +132,6 @@ func earlier(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-// says reports whether the node's condition is what it should be already. As in the reference, the reason counts: a network
-// plugin that declared the network available does not know about routes.
-func (c *conditionWriter) says(n routedNode) bool {
-	c.mu.Lock()
-	written, found := c.written[n.node.UID]
-	c.mu.Unlock()
-	if found && written.write.Hides(n.node.ResourceVersion, time.Now()) {
-		return written.routed == n.routed
-	}
-	return hasCondition(n)
 }
 
 // hasCondition reports whether the node's copy in the cache has the condition that it should have.
@@ -179,45 +166,35 @@ func conditionPatch(n routedNode, now time.Time) client.Patch {
 	return kit.ConditionPatch{Metadata: map[string]any{"uid": n.node.UID}, Condition: condition}
 }
 
-func (c *conditionWriter) patch(ctx context.Context, n routedNode, now time.Time) error {
+// patch writes a condition, and returns the version that the node has by that; empty if there is none.
+func (c *conditionWriter) patch(ctx context.Context, n routedNode, now time.Time) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
 	defer cancel()
 	patched := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.node.Name}}
-	err := c.client.Status().Patch(ctx, patched, conditionPatch(n, now), client.FieldOwner(fieldManager))
+	err = c.client.Status().Patch(ctx, patched, conditionPatch(n, now), client.FieldOwner(fieldManager))
 	switch outcome := kit.OutcomeOf(err); {
 	case outcome == kit.Outdated && apierrors.IsInvalid(err):
-		return nil // another node has the name now: its own event starts a pass. None follows a conflict with another writer, or a proxy's 404.
+		return "", nil // another node has the name now: its own event starts a pass. None follows a conflict with another writer, or a proxy's 404.
 	case err != nil:
-		return fmt.Errorf("writing the condition NetworkUnavailable of node %q: %w", n.node.Name, err)
-	}
-	if patched.ResourceVersion != "" { // a dry run makes none
-		c.mu.Lock()
-		c.written[n.node.UID] = statement{n.routed, kit.OwnWrite{Version: patched.ResourceVersion, At: time.Now()}}
-		c.mu.Unlock()
+		return "", fmt.Errorf("writing the condition NetworkUnavailable of node %q: %w", n.node.Name, err)
 	}
 	_, reason, _ := networkUnavailable(n.routed)
 	log.FromContext(ctx).Info("Wrote the condition NetworkUnavailable", "node", n.node.Name, "reason", reason)
-	return nil
+	return patched.ResourceVersion, nil
 }
 
-// forget drops what was written to nodes that are gone, or whose copy in the cache shows it, and what could not be written to nodes that
-// are gone or say it by now.
-func (c *conditionWriter) forget(nodes []routedNode) {
+// forget drops the rows of nodes that are gone, and of those whose copy in the cache shows what was written and that nothing failed.
+func (c *conditionWriter) forget(nodes []routedNode, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.written) == 0 && len(c.failed) == 0 {
-		return
-	}
-	kept, failing := make(map[types.UID]statement, len(c.written)), make(map[types.UID]failedWrite, len(c.failed))
+	kept := make(map[types.UID]conditionRow, len(c.rows))
 	for _, n := range nodes {
-		if failed, found := c.failed[n.node.UID]; found && !hasCondition(n) {
-			failing[n.node.UID] = failed
-		}
-		if written, found := c.written[n.node.UID]; found && written.write.Hides(n.node.ResourceVersion, time.Now()) {
-			kept[n.node.UID] = written
+		row, found := c.rows[n.node.UID]
+		if found && (row.write.Hides(n.node.ResourceVersion, now) || row.failures.Count > 0 && !hasCondition(n)) {
+			kept[n.node.UID] = row
 		}
 	}
-	c.written, c.failed = kept, failing
+	c.rows = kept
 }
 
 // progressWriter writes to nodes that their routes are there as soon as the last one is, while routes to other nodes are still being made.
@@ -228,9 +205,6 @@ type progressWriter struct {
 	// missing counts the routes that a node still lacks.
 	missing map[types.UID]int
 	writing errgroup.Group
-
-	mu   sync.Mutex
-	errs []error
 }
 
 // newProgressWriter returns a writer for the nodes of a pass, which lack the given wants.
@@ -261,20 +235,15 @@ func (w *progressWriter) ended(ctx context.Context, one outcome) {
 	}
 	// Where there is no room the end of the pass has to do: operations must not wait for the API server.
 	w.writing.TryGo(func() error {
-		if err := w.conditions.bring(ctx, routedNode{node: node, routed: true}, time.Now()); err != nil {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.errs = append(w.errs, err)
+		if n, now := (routedNode{node: node, routed: true}), time.Now(); w.conditions.due(n, now) {
+			return w.conditions.bring(ctx, n, now)
 		}
 		return nil
 	})
 }
 
-// done waits until all has been written, and returns what could not be.
-func (w *progressWriter) done() error {
-	_ = w.writing.Wait() // its functions return no errors: all of them are in errs, not only the first
-	return errors.Join(w.errs...)
-}
+// done waits until all has been written, and returns the first failure: an outage has one for each node.
+func (w *progressWriter) done() error { return w.writing.Wait() }
 
 // The reasons of the events on a Node; all but the first are warnings.
 const (
@@ -292,59 +261,88 @@ const (
 	ReasonPodCIDROutsideClusterCIDRs = string(outsideClusterCIDRs)
 )
 
-// events writes events on nodes: failures once in a while, and everything else once for as long as it holds.
+// events writes events on nodes, each once in a while for as long as what it says goes on.
 type events struct {
 	recorder record.EventRecorder
-	failures kit.EventLimiter
-
-	mu       sync.Mutex
-	reported map[eventKey]bool
-}
-
-// eventKey is what is reported once.
-type eventKey struct {
-	want    key
-	problem problem
-}
-
-func newEvents(recorder record.EventRecorder) *events {
-	return &events{recorder: recorder, reported: map[eventKey]bool{}}
+	limiter  kit.EventLimiter
 }
 
 // failed records on a node that its route could not be made. A route that could no longer be deleted is no node's concern.
 func (e *events) failed(action action, err error) {
-	if action.want != nil && e.failures.Allow(action.want.uid, ReasonFailedToCreateRoute, time.Now()) {
-		e.warn(*action.want, ReasonFailedToCreateRoute, fmt.Sprintf("Could not make the route to %s: %v", action.want.cidr, err))
+	if action.want != nil {
+		e.event(*action.want, "", corev1.EventTypeWarning, ReasonFailedToCreateRoute, fmt.Sprintf("Could not make the route to %s: %v", action.want.cidr, err))
 	}
 }
 
 // waiting records on a node what the call for its route waits for.
 func (e *events) waiting(action action, reason string) {
-	if action.want != nil && e.failures.Allow(action.want.uid, ReasonWaitingForCloud, time.Now()) {
-		e.event(*action.want, corev1.EventTypeNormal, ReasonWaitingForCloud,
+	if action.want != nil {
+		e.event(*action.want, "", corev1.EventTypeNormal, ReasonWaitingForCloud,
 			fmt.Sprintf("Waiting to %s the route to %s: %s", action.kind, action.want.cidr, reason))
 	}
 }
 
-// record writes what is new among the notices of a plan. What is no longer among them may be said again later.
+// record records the notices of a plan.
 func (e *events) record(notices []notice) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	before := e.reported
-	e.reported = make(map[eventKey]bool, len(notices))
 	for _, notice := range notices {
-		reported := eventKey{notice.want.key(), notice.problem}
-		e.reported[reported] = true
-		if !before[reported] {
-			e.warn(notice.want, string(notice.problem), notice.message)
-		}
+		e.event(notice.want, notice.want.cidr, corev1.EventTypeWarning, string(notice.problem), notice.message)
 	}
 }
 
-func (e *events) warn(w want, reason, message string) {
-	e.event(w, corev1.EventTypeWarning, reason, message)
+// event records an event about a want, unless there was one for the same reason and the same part of the node a short while ago.
+func (e *events) event(w want, part, kind, reason, message string) {
+	if e.limiter.Allow(w.uid, reason+part, time.Now()) {
+		e.recorder.Event(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: string(w.node), UID: w.uid}, kind, reason, kit.EventMessage(message))
+	}
 }
 
-func (e *events) event(w want, kind, reason, message string) {
-	e.recorder.Event(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: string(w.node), UID: w.uid}, kind, reason, kit.EventMessage(message))
+// metrics are the reference controller's counter under its name, and ours.
+type metrics struct {
+	passes     *prometheus.CounterVec
+	operations *prometheus.CounterVec
+	routes     prometheus.Gauge
+	limit      prometheus.Gauge
+	missing    prometheus.Gauge
+}
+
+func newMetrics(registerer prometheus.Registerer) *metrics {
+	factory := metric.With(registerer)
+	return &metrics{
+		passes: factory.NewCounterVec("route_controller_route_sync_total",
+			"Comparisons of all routes with all nodes, by outcome (changed, noop, error) and trigger (node_change, periodic).", "outcome", "trigger"),
+		operations: factory.NewCounterVec("mooring_route_operations_total",
+			"Changes of routes in the cloud, by operation (create, replace, recreate, remove) and result (success, error).", "operation", "result"),
+		routes: factory.NewGauge(names.MetricRoutesListed,
+			"Routes of the cluster in the cloud, when they were last listed."),
+		limit: factory.NewGauge(names.MetricRouteLimit,
+			"How many routes the cloud takes for the cluster, as the provider declares it; 0 if it does not."),
+		missing: factory.NewGauge(names.MetricRoutesMissing,
+			"Pod CIDRs of nodes of ours without a route that delivers to them, after the last comparison."),
+	}
+}
+
+// The reference's values of the label trigger.
+const (
+	triggerPeriodic   = "periodic"
+	triggerNodeChange = "node_change"
+)
+
+// compared counts a comparison as the reference does: an operation that failed is none that did.
+func (m *metrics) compared(trigger string, ended result) {
+	outcome := "noop"
+	switch {
+	case ended.blocked != nil:
+		outcome = "error"
+	case ended.changed:
+		outcome = "changed"
+	}
+	m.passes.WithLabelValues(outcome, trigger).Inc()
+}
+
+func (m *metrics) performed(kind kind, err error) {
+	result := "success"
+	if err != nil {
+		result = "error"
+	}
+	m.operations.WithLabelValues(string(kind), result).Inc()
 }

@@ -43,7 +43,7 @@ func TestConditionIsWrittenOnlyIfItChanges(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if got := !newConditionWriter(nil).says(routedNode{test.node.node, test.routed}); got != test.want {
+			if got := newConditionWriter(nil).due(routedNode{test.node.node, test.routed}, time.Now()); got != test.want {
 				t.Errorf("written: %t, want %t", got, test.want)
 			}
 		})
@@ -54,23 +54,24 @@ func TestConditionIsNotWrittenTwiceWhileTheCacheLags(t *testing.T) {
 	c := newConditionWriter(nil)
 	m := node("a")
 	m.node.ResourceVersion = "99"
-	c.written[m.node.UID] = statement{routed: true, write: kit.OwnWrite{Version: "100", At: time.Now()}}
-	if !c.says(routedNode{m.node, true}) {
+	now := time.Now()
+	c.rows[m.node.UID] = conditionRow{written: true, write: kit.OwnWrite{Version: "100", At: now}}
+	if c.due(routedNode{m.node, true}, now) {
 		t.Error("what was written would be written again")
 	}
-	if c.says(routedNode{m.node, false}) {
+	if !c.due(routedNode{m.node, false}, now) {
 		t.Error("the opposite of what was written would not be written")
 	}
-	c.forget([]routedNode{{m.node, true}})
-	if len(c.written) != 1 {
+	c.forget([]routedNode{{m.node, true}}, now)
+	if len(c.rows) != 1 {
 		t.Error("what was written is forgotten before the cache shows it")
 	}
 	m.node.ResourceVersion = "100"
-	if c.says(routedNode{m.node, true}) {
+	if !c.due(routedNode{m.node, true}, now) {
 		t.Error("the cache shows that another client has undone it, but it would not be written")
 	}
-	c.forget([]routedNode{{m.node, true}})
-	if len(c.written) != 0 {
+	c.forget([]routedNode{{m.node, true}}, now)
+	if len(c.rows) != 0 {
 		t.Error("what was written is remembered although the cache is up to date")
 	}
 }
