@@ -84,43 +84,32 @@ func Run(root *cobra.Command) int {
 	return Execute(ctx, root, os.Stderr)
 }
 
-// usageError is a command line that is wrong.
-type usageError struct{ error }
+// exitError ends a command with an exit code.
+type exitError struct {
+	error
+	code int
+	// said says that the command has said what it found: nothing more is written.
+	said bool
+}
 
-// Unwrap returns what is wrong.
-func (e usageError) Unwrap() error { return e.error }
+// Unwrap returns why the command ends.
+func (e exitError) Unwrap() error { return e.error }
 
 // Usage marks an error as one of the command line of a command, and says where to read what would be right.
 func Usage(cmd *cobra.Command, err error) error {
-	return usageError{fmt.Errorf("%w\nSee '%s --help'", err, cmd.CommandPath())}
+	return exitError{error: fmt.Errorf("%w\nSee '%s --help'", err, cmd.CommandPath()), code: ExitUsage}
 }
 
-// interruptedError is an end before the work was done because a signal asked for it.
-type interruptedError struct{ error }
-
-// Unwrap returns what was interrupted.
-func (e interruptedError) Unwrap() error { return e.error }
-
-// Interrupted marks an error as the consequence of a signal.
-func Interrupted(err error) error { return interruptedError{err} }
-
-// unseenError is an end without an answer, because something could not be looked at.
-type unseenError struct{ error }
-
-// Unwrap returns what could not be looked at.
-func (e unseenError) Unwrap() error { return e.error }
+// Interrupted marks an error as the consequence of a signal, before the work was done.
+func Interrupted(err error) error { return exitError{error: err, code: ExitInterrupted} }
 
 // Unseen marks an error as the end of a command that could not look at what it was to decide on. It ends with ExitUnseen.
-func Unseen(err error) error { return unseenError{err} }
-
-// saidError ends a command that has said what it found.
-type saidError struct{ code int }
-
-// Error is for tests; Execute does not write it.
-func (e saidError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+func Unseen(err error) error { return exitError{error: err, code: ExitUnseen} }
 
 // Said returns an error that ends a command with an exit code. Nothing is written for it: the command has said what it found.
-func Said(code int) error { return saidError{code} }
+func Said(code int) error {
+	return exitError{error: fmt.Errorf("exit code %d", code), code: code, said: true}
+}
 
 // suggestionDistance is by how many letters a mistyped command may differ from the one that is suggested; it is cobra's own.
 const suggestionDistance = 2
@@ -143,25 +132,12 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 // Execute runs a command and turns its error into a line and an exit code.
 func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	err := root.ExecuteContext(ctx)
-	var said saidError
-	switch {
-	case err == nil:
+	if err == nil {
 		return ExitOK
-	case errors.As(err, &said):
-		return said.code
 	}
-	_, _ = fmt.Fprintf(stderr, "%s: %v\n", root.Name(), err)
-	var wrong usageError
-	var unseen unseenError
-	var interrupted interruptedError
-	switch {
-	case errors.As(err, &interrupted):
-		return ExitInterrupted
-	case errors.As(err, &wrong):
-		return ExitUsage
-	case errors.As(err, &unseen):
-		return ExitUnseen
-	default:
-		return ExitFailed
+	ended := exitError{code: ExitFailed}
+	if errors.As(err, &ended); !ended.said {
+		_, _ = fmt.Fprintf(stderr, "%s: %v\n", root.Name(), err)
 	}
+	return ended.code
 }

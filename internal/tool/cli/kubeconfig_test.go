@@ -17,8 +17,8 @@ func TestAKubeconfigThatDoesNotExistIsNamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("KUBECONFIG", test.environment)
 			_, err := (&Kubeconfig{File: test.flag}).Config()
-			var unseen unseenError
-			if !errors.As(err, &unseen) || !strings.Contains(err.Error(), missing) || strings.Contains(err.Error(), "KUBERNETES_MASTER") {
+			var unseen exitError
+			if !errors.As(err, &unseen) || unseen.code != ExitUnseen || !strings.Contains(err.Error(), missing) || strings.Contains(err.Error(), "KUBERNETES_MASTER") {
 				t.Errorf("the error is %v, want one that names the file", err)
 			}
 		})
