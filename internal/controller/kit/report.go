@@ -1,6 +1,7 @@
 package kit
 
 import (
+	"context"
 	"maps"
 	"sync"
 	"time"
@@ -8,6 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/mooring-ccm/mooring/internal/message"
 )
 
 // EventInterval is how often an object gets an event for the same reason while something goes on failing.
@@ -65,4 +69,43 @@ func (l *EventLimiter) clean(now time.Time) {
 	}
 	l.cleaned = now
 	maps.DeleteFunc(l.last, func(_ eventKey, last time.Time) bool { return now.Sub(last) >= EventInterval })
+}
+
+// MaxMessage is how long the message of an event or a condition may be, in bytes: the events API takes 1 kB for a note.
+const MaxMessage = 1000
+
+// EventMessage makes the message of an event of a text.
+func EventMessage(text string) string { return message.Line(text, MaxMessage) }
+
+// maxErrorText is how many bytes of an error of the API server are logged: it repeats the values that it refuses.
+const maxErrorText = 4000
+
+// WriteError returns an error of a write with a text of bounded length, which wraps it if its own is longer.
+func WriteError(err error) error { return message.Bound(err, maxErrorText) }
+
+// FailureLog logs what fails once when it begins to fail, and once when it has recovered. It is safe for concurrent use; by the zero
+// value nothing fails.
+type FailureLog struct {
+	mu sync.Mutex
+	// failing are the messages of what fails.
+	failing map[string]bool
+}
+
+// Note takes the outcome of what a message is about, nil for success: "Could not list the nodes". The message is logged with the error
+// and the keys and values when that is new. What fails because the context has ended is no failure and is not logged.
+func (l *FailureLog) Note(ctx context.Context, message string, err error, keysAndValues ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := l.failing[message]
+	if l.failing == nil {
+		l.failing = map[string]bool{}
+	}
+	l.failing[message] = err != nil
+	switch {
+	case ctx.Err() != nil:
+	case err != nil && !before:
+		log.FromContext(ctx).Error(err, message, keysAndValues...)
+	case err == nil && before:
+		log.FromContext(ctx).Info("Recovered", "failure", message)
+	}
 }
