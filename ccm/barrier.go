@@ -36,13 +36,7 @@ type running struct {
 	present  bool
 	barriers []*barrier
 	// live and warm are checks that the controller has added to its manager.
-	live, warm []namedCheck
-}
-
-// namedCheck is a check that a controller has added to its manager.
-type namedCheck struct {
-	name  string
-	check runtimehealthz.Checker
+	live, warm []healthz.HealthChecker
 }
 
 // scopedManager is the manager as one controller sees it: what it adds to it belongs to that controller.
@@ -62,20 +56,17 @@ func (m *scopedManager) GetConfig() *rest.Config { return rest.CopyConfig(m.conf
 // Add adds a runnable to the manager. One that needs leader election, which is the default, is put behind a start barrier. A further
 // cluster is not: it is a cache, and has to be warm on standbys too.
 func (m *scopedManager) Add(runnable manager.Runnable) error {
+	election, says := runnable.(manager.LeaderElectionRunnable)
+	_, isCluster := runnable.(interface{ GetCache() cache.Cache })
 	m.controller.mu.Lock()
 	m.controller.present = true
-	m.controller.mu.Unlock()
-	if election, ok := runnable.(manager.LeaderElectionRunnable); ok && !election.NeedLeaderElection() {
-		return m.Manager.Add(runnable)
+	if !isCluster && (!says || election.NeedLeaderElection()) {
+		behind := &barrier{Runnable: runnable, controller: m.controller}
+		m.controller.barriers = append(m.controller.barriers, behind)
+		runnable = behind
 	}
-	if _, ok := runnable.(interface{ GetCache() cache.Cache }); ok {
-		return m.Manager.Add(runnable)
-	}
-	behind := &barrier{Runnable: runnable, controller: m.controller}
-	m.controller.mu.Lock()
-	m.controller.barriers = append(m.controller.barriers, behind)
 	m.controller.mu.Unlock()
-	return m.Manager.Add(behind)
+	return m.Manager.Add(runnable)
 }
 
 // AddHealthzCheck makes a check part of the controller's, in /healthz and /livez as in /readyz.
@@ -83,7 +74,7 @@ func (m *scopedManager) AddHealthzCheck(name string, check runtimehealthz.Checke
 	m.controller.mu.Lock()
 	defer m.controller.mu.Unlock()
 	m.controller.present = true
-	m.controller.live = append(m.controller.live, namedCheck{name, check})
+	m.controller.live = append(m.controller.live, healthz.NamedCheck(name, check))
 	return nil
 }
 
@@ -92,7 +83,7 @@ func (m *scopedManager) AddReadyzCheck(name string, check runtimehealthz.Checker
 	m.controller.mu.Lock()
 	defer m.controller.mu.Unlock()
 	m.controller.present = true
-	m.controller.warm = append(m.controller.warm, namedCheck{name, check})
+	m.controller.warm = append(m.controller.warm, healthz.NamedCheck(name, check))
 	return nil
 }
 
@@ -139,17 +130,17 @@ func (r *running) runs() bool {
 }
 
 // parts returns what has been added so far.
-func (r *running) parts() (barriers []*barrier, live, warm []namedCheck) {
+func (r *running) parts() (barriers []*barrier, live, warm []healthz.HealthChecker) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.barriers, r.live, r.warm
 }
 
 // failing returns the error of the first check that fails.
-func failing(checks []namedCheck, request *http.Request) error {
+func failing(checks []healthz.HealthChecker, request *http.Request) error {
 	for _, one := range checks {
-		if err := one.check(request); err != nil {
-			return fmt.Errorf("%s: %w", one.name, err)
+		if err := one.Check(request); err != nil {
+			return fmt.Errorf("%s: %w", one.Name(), err)
 		}
 	}
 	return nil
@@ -244,3 +235,42 @@ func (b *barrier) alive(request *http.Request) error {
 
 // readiness checks under the controller's name, for the readiness endpoint.
 func (r *running) readiness() healthz.HealthChecker { return healthz.NamedCheck(r.name, r.ready) }
+
+// admission is the start barrier of whatever acts as the leader: it admits no caller before it is opened, and no new one once it drains.
+type admission struct {
+	opened chan struct{}
+
+	mu       sync.Mutex
+	draining bool
+	acting   sync.WaitGroup
+}
+
+func newAdmission() *admission { return &admission{opened: make(chan struct{})} }
+
+// open lets everybody begin who waits.
+func (a *admission) open() { close(a.opened) }
+
+// begin waits until the caller may act. It returns false if it no longer may; otherwise the caller calls done when it has
+// stopped.
+func (a *admission) begin(ctx context.Context) (done func(), ok bool) {
+	select {
+	case <-a.opened:
+	case <-ctx.Done():
+		return nil, false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.draining {
+		return nil, false
+	}
+	a.acting.Add(1)
+	return a.acting.Done, true
+}
+
+// drain lets no caller begin, and waits until all have stopped.
+func (a *admission) drain() {
+	a.mu.Lock()
+	a.draining = true
+	a.mu.Unlock()
+	a.acting.Wait()
+}

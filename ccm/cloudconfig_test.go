@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/secrets"
 )
 
@@ -32,7 +33,7 @@ func TestRefusal(t *testing.T) {
 		t.Error(got)
 	}
 	long := refusal("h", "goes on", invalid("x", strings.Repeat("y", 2000), "z"))
-	if len(long) > 1024 || !strings.HasSuffix(long, "(the log has all of it)") {
+	if len(long) > kit.MaxMessage || !strings.HasSuffix(long, "...") {
 		t.Errorf("%d bytes: %s", len(long), long)
 	}
 }

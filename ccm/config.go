@@ -3,6 +3,7 @@ package ccm
 import (
 	"context"
 	"fmt"
+	"net/netip"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
@@ -45,6 +46,8 @@ type config struct {
 
 	settings
 	nodeSelector labels.Selector
+	// clusterCIDRs are --cluster-cidr, none without it.
+	clusterCIDRs []netip.Prefix
 	concurrency  cloud.Concurrency
 	// dryRun holds what would be done under --dry-run, otherwise nil.
 	dryRun *dryrun.Recorder
@@ -71,9 +74,6 @@ type config struct {
 
 // config returns what the flags mean, or all that is wrong with them.
 func (o *options) config() (*config, error) {
-	if err := o.validate(); err != nil {
-		return nil, err
-	}
 	c := &config{
 		provider:       o.program.providers[o.KubeCloudShared.CloudProvider.Name],
 		settings:       o.settings,
@@ -83,15 +83,9 @@ func (o *options) config() (*config, error) {
 		authorization:  o.Authorization,
 	}
 	c.nodeFullRefreshPeriod = o.fullRefreshPeriod()
-	var err error
-	if c.tracing, err = readTracing(o.tracingConfigFile); err != nil {
+	err := o.validate(c)
+	if err != nil {
 		return nil, err
-	}
-	if c.configObject, err = parseConfigRef(o.cloudConfigObject); err != nil {
-		return nil, err
-	}
-	if c.nodeSelector, err = labels.Parse(o.nodeSelector); err != nil {
-		return nil, invalid("node-selector", o.nodeSelector, err.Error())
 	}
 	if err = o.applyTo(&c.component); err != nil {
 		return nil, err

@@ -149,17 +149,13 @@ func checkFile(path string) error {
 
 // providerEnvironment returns what the provider is built from.
 func (c *config) providerEnvironment(ctx context.Context, identity identities, factory informers.SharedInformerFactory,
-	registerer prometheus.Registerer) (ProviderEnvironment, error) {
+	registerer prometheus.Registerer) ProviderEnvironment {
 	shared := c.component.KubeCloudShared
-	ranges, err := c.clusterCIDRs()
-	if err != nil {
-		return ProviderEnvironment{}, err
-	}
 	return ProviderEnvironment{
 		Name:         shared.CloudProvider.Name,
 		ConfigFile:   shared.CloudProvider.CloudConfigFile,
 		ClusterName:  shared.ClusterName,
-		ClusterCIDRs: ranges,
+		ClusterCIDRs: c.clusterCIDRs,
 		Settings:     c.component,
 		Clients:      identity.builder,
 		API:          rest.CopyConfig(identity.kubeconfig),
@@ -167,16 +163,7 @@ func (c *config) providerEnvironment(ctx context.Context, identity identities, f
 		Registerer:   registerer,
 		DryRun:       c.dryRun != nil,
 		Logger:       log.FromContext(ctx).WithName(shared.CloudProvider.Name),
-	}, nil
-}
-
-// clusterCIDRs returns --cluster-cidr, none without it.
-func (c *config) clusterCIDRs() ([]netip.Prefix, error) {
-	text := c.component.KubeCloudShared.ClusterCIDR
-	if strings.TrimSpace(text) == "" {
-		return nil, nil
 	}
-	return clusterCIDRs(text)
 }
 
 // providers is the map in which k8s.io/cloud-provider keeps registered factories. Its public API answers for one name and lists

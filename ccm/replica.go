@@ -51,10 +51,6 @@ func (a *assembly) startReplicaPart(ctx context.Context, plugin cloudprovider.In
 	if err != nil {
 		return nil, err
 	}
-	ranges, err := a.config.clusterCIDRs()
-	if err != nil {
-		return nil, err
-	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	running = log.IntoContext(running, log.FromContext(ctx).WithName(plugin.ProviderName()))
 	part := &replicaPart{cancel: cancel, over: make(chan struct{}), patience: a.config.gracefulShutdownTimeout}
@@ -65,7 +61,7 @@ func (a *assembly) startReplicaPart(ctx context.Context, plugin cloudprovider.In
 		Informers: informers.NewSharedInformerFactoryWithOptions(watching, 0,
 			informers.WithTransform(cache.TransformStripManagedFields())),
 		Registerer:   a.registry,
-		ClusterCIDRs: ranges,
+		ClusterCIDRs: a.config.clusterCIDRs,
 	}
 	go func() {
 		defer close(part.over)

@@ -2,10 +2,7 @@ package ccm
 
 import (
 	"context"
-	"fmt"
-	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -15,21 +12,17 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/cloud-provider/names"
 	"k8s.io/controller-manager/pkg/features"
-	netutils "k8s.io/utils/net"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/mooring-ccm/mooring/internal/controller/route"
 )
-
-// referenceRouteWrites is how many changes of routes the reference makes at once: maxConcurrentRouteOperations of its controller.
-const referenceRouteWrites = 200
 
 // routeFlags are the flags of the route controller that the reference does not have.
 type routeFlags struct{ syncs int }
 
 // routeController keeps the routes to the pods of nodes. It has the identity of the reference's.
 func routeController() Controller {
-	flags := &routeFlags{syncs: referenceRouteWrites}
+	flags := &routeFlags{syncs: route.DefaultWrites}
 	return Controller{
 		Name:       names.NodeRouteController,
 		ClientName: "route-controller",
@@ -46,7 +39,7 @@ func routeController() Controller {
 
 // routeGrants are the rights that making routes takes.
 func routeGrants(c *config) []Grant {
-	if shared := c.component.KubeCloudShared; !shared.ConfigureCloudRoutes || strings.TrimSpace(shared.ClusterCIDR) == "" {
+	if !c.component.KubeCloudShared.ConfigureCloudRoutes || len(c.clusterCIDRs) == 0 {
 		return nil
 	}
 	return []Grant{{
@@ -76,17 +69,13 @@ func (f *routeFlags) newController(_ context.Context, environment Environment) (
 	case !shared.ConfigureCloudRoutes:
 		environment.Logger.Info("Routes are not configured by this process", "reason", "--configure-cloud-routes=false")
 		return nil, nil
-	case strings.TrimSpace(shared.ClusterCIDR) == "" && named:
+	case len(environment.config.clusterCIDRs) == 0 && named:
 		return nil, field.Required(field.NewPath("--cluster-cidr"), "--controllers names "+names.NodeRouteController+", which needs it")
-	case strings.TrimSpace(shared.ClusterCIDR) == "":
+	case len(environment.config.clusterCIDRs) == 0:
 		environment.Logger.Info("Routes are not configured by this process", "reason", "there is no --cluster-cidr")
 		return nil, nil
 	case shared.RouteReconciliationPeriod.Duration <= 0:
 		return nil, invalid("route-reconciliation-period", shared.RouteReconciliationPeriod.Duration.String(), "must be positive")
-	}
-	clusterCIDRs, err := clusterCIDRs(shared.ClusterCIDR)
-	if err != nil {
-		return nil, err
 	}
 	var watching time.Duration
 	if utilfeature.DefaultFeatureGate.Enabled(features.CloudControllerManagerWatchBasedRoutesReconciliation) {
@@ -100,7 +89,7 @@ func (f *routeFlags) newController(_ context.Context, environment Environment) (
 		Cloud:        environment.Cloud,
 		Owners:       environment.owners,
 		ClusterName:  environment.ClusterName,
-		ClusterCIDRs: clusterCIDRs,
+		ClusterCIDRs: environment.config.clusterCIDRs,
 		Period:       shared.RouteReconciliationPeriod.Duration,
 		Watching:     watching,
 		Lease:        environment.lease,
@@ -108,21 +97,4 @@ func (f *routeFlags) newController(_ context.Context, environment Environment) (
 		Registerer:   environment.Registerer,
 		Logger:       environment.Logger,
 	})
-}
-
-// clusterCIDRs parses --cluster-cidr, which has been validated. Leading zeros are accepted, as everywhere in Kubernetes.
-func clusterCIDRs(text string) ([]netip.Prefix, error) {
-	parsed, err := netutils.ParseCIDRs(strings.Split(strings.TrimSpace(text), ","))
-	if err != nil {
-		return nil, invalid("cluster-cidr", text, err.Error())
-	}
-	var prefixes []netip.Prefix
-	for _, network := range parsed {
-		prefix, err := netip.ParsePrefix(network.String())
-		if err != nil {
-			return nil, fmt.Errorf("--cluster-cidr %q: %w", text, err)
-		}
-		prefixes = append(prefixes, prefix)
-	}
-	return prefixes, nil
 }

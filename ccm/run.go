@@ -41,12 +41,8 @@ func run(ctx context.Context, c *config) error {
 	if err != nil {
 		return err
 	}
-	environment, err := c.providerEnvironment(ctx, identity, shared, registry)
-	if err != nil {
-		return err
-	}
 	known := secrets.New(os.Environ())
-	plugin, err := c.configuredPlugin(ctx, identity, watches, environment, known)
+	plugin, err := c.configuredPlugin(ctx, identity, watches, c.providerEnvironment(ctx, identity, shared, registry), known)
 	if err != nil {
 		return orderly(ctx, err)
 	}

@@ -3,6 +3,7 @@ package ccm
 import (
 	"fmt"
 	"math"
+	"net/netip"
 	"regexp"
 	"strings"
 	"time"
@@ -23,17 +24,17 @@ import (
 // schemeSyntax is the syntax of a URI's scheme: RFC 3986, section 3.1.
 var schemeSyntax = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
 
-// validate returns everything that is wrong with the flags, before anything is done with them.
-func (o *options) validate() error {
+// validate returns everything that is wrong with the flags, before anything is done with them. What it has to parse for that it leaves in c.
+func (o *options) validate(c *config) error {
 	errs := []error{o.CloudControllerManagerOptions.Validate(
 		o.registry.known(), o.registry.disabledByDefault(), o.registry.aliases(), o.Webhook.Webhooks, nil)}
 	errs = append(errs, o.validateWebhooks()...)
 	errs = append(errs, o.NodeController.Validate()...)
 	errs = append(errs, o.program.validateProvider(o.KubeCloudShared.CloudProvider.Name))
-	errs = append(errs, o.validateCloudConfig()...)
-	errs = append(errs, o.validateClusterCIDR()...)
+	errs = append(errs, o.validateCloudConfig(c)...)
+	errs = append(errs, o.validateClusterCIDR(c)...)
 	errs = append(errs, o.validateLeaderElection()...)
-	errs = append(errs, o.validateOwn()...)
+	errs = append(errs, o.validateOwn(c)...)
 	errs = append(errs, o.validateServiceAccounts()...)
 	errs = append(errs, o.program.validateFlags()...)
 	return joined("invalid flags", errs...)
@@ -80,8 +81,8 @@ func (o *options) validateWebhooks() []error {
 }
 
 // validateClusterCIDR holds the flags for routes to what their descriptions say. The reference looks at them only when it
-// starts the route controller, and then leaves that out with a line in the log.
-func (o *options) validateClusterCIDR() []error {
+// starts the route controller, and then leaves that out with a line in the log. Leading zeros are accepted, as everywhere in Kubernetes.
+func (o *options) validateClusterCIDR(c *config) []error {
 	cidrs := strings.TrimSpace(o.KubeCloudShared.ClusterCIDR)
 	if cidrs == "" {
 		if o.KubeCloudShared.AllocateNodeCIDRs {
@@ -96,6 +97,13 @@ func (o *options) validateClusterCIDR() []error {
 	dualStack, err := netutils.IsDualStackCIDRs(parsed)
 	if err != nil || len(parsed) > 2 || (len(parsed) == 2 && !dualStack) {
 		return []error{invalid("cluster-cidr", cidrs, "at most one range of each IP family")}
+	}
+	for _, network := range parsed {
+		prefix, err := netip.ParsePrefix(network.String())
+		if err != nil {
+			return []error{invalid("cluster-cidr", cidrs, err.Error())}
+		}
+		c.clusterCIDRs = append(c.clusterCIDRs, prefix)
 	}
 	return nil
 }
@@ -135,9 +143,10 @@ func (o *options) validateLeaderElection() []error {
 }
 
 // validateOwn checks the flags that the reference does not have, and one that it takes as it comes.
-func (o *options) validateOwn() []error {
+func (o *options) validateOwn(c *config) []error {
 	var errs []error
-	if _, err := labels.Parse(o.nodeSelector); err != nil {
+	var err error
+	if c.nodeSelector, err = labels.Parse(o.nodeSelector); err != nil {
 		errs = append(errs, invalid("node-selector", o.nodeSelector, err.Error()))
 	}
 	for i, scheme := range o.providerIDSchemes {
@@ -168,7 +177,7 @@ func (o *options) validateOwn() []error {
 			errs = append(errs, field.NotSupported(field.NewPath("--kube-api-content-type"), contentType, types))
 		}
 	}
-	if _, err := readTracing(o.tracingConfigFile); err != nil {
+	if c.tracing, err = readTracing(o.tracingConfigFile); err != nil {
 		errs = append(errs, err)
 	}
 	for _, period := range []struct {
