@@ -39,10 +39,6 @@ type state struct {
 	attempts map[string]*attempt
 	// shown are the routes that a list, a creation of ours or the condition of its node has shown.
 	shown map[key]shownRoute
-	// lag is how late lists have shown routes that this process made. pending says that the newest list lacks one: lists lag, and by how much is
-	// not known yet.
-	lag     time.Duration
-	pending bool
 	// unsupported are the families of which the provider last said that it makes no routes.
 	unsupported []family
 }
@@ -51,9 +47,6 @@ type state struct {
 type shownRoute struct {
 	// made is when this process made it; zero once a list has shown it. denied is since when lists lack it; zero: the newest one shows it.
 	made, denied time.Time
-	// removed says that lists have shown it only soon after this process had removed an older node's route to its destination. It is gone when one
-	// lacks it.
-	removed bool
 }
 
 // attempt is what is remembered of one operation.
@@ -194,8 +187,8 @@ func (s *state) observe(d desired, p plan, busy []destination, now time.Time) {
 	for _, want := range p.unmet {
 		missing[want.key()] = true
 	}
-	before, removed := s.shown, s.justRemoved(now)
-	s.shown, s.pending = map[key]shownRoute{}, false
+	before := s.shown
+	s.shown = map[key]shownRoute{}
 	for _, want := range slices.Concat(d.wants, d.presumed) {
 		known, found := before[want.key()]
 		switch {
@@ -203,34 +196,13 @@ func (s *state) observe(d desired, p plan, busy []destination, now time.Time) {
 			continue
 		case slices.Contains(busy, want.destination):
 		case !missing[want.key()]:
-			s.learn(known, now)
-			known, found = shownRoute{removed: removed[want.destination] && (known.removed || !found)}, true
+			known, found = shownRoute{}, true
 		case known.denied.IsZero():
 			known.denied, found = now, found || want.shown
 		}
-		if !found {
-			continue
+		if found {
+			s.shown[want.key()] = known
 		}
-		s.shown[want.key()] = known
-		s.pending = s.pending || !known.made.IsZero() && !known.denied.IsZero()
-	}
-}
-
-// justRemoved returns where lists may still show a route that this process has removed. The lock is held.
-func (s *state) justRemoved(now time.Time) map[destination]bool {
-	removed := map[destination]bool{}
-	for _, attempt := range s.attempts {
-		if attempt.removal && attempt.justDone(now) {
-			removed[attempt.destination] = true
-		}
-	}
-	return removed
-}
-
-// learn learns how late lists are from a route of ours that one shows now. The lock is held.
-func (s *state) learn(known shownRoute, now time.Time) {
-	if !known.made.IsZero() && !known.denied.IsZero() {
-		s.lag = max(s.lag, min(now.Sub(known.made), maxLag))
 	}
 }
 
@@ -242,14 +214,7 @@ func (s *state) doubted(making action, now time.Time) bool {
 
 // believed is when a list is believed that lacks a route. The lock is held.
 func (s *state) believed(known shownRoute) time.Time {
-	if known.removed {
-		return known.denied
-	}
-	lag := max(s.period, s.lag)
-	if s.pending {
-		lag = max(s.period, maxLag)
-	}
-	return kit.Later(known.denied.Add(lag), known.made.Add(maxLag))
+	return kit.Later(known.denied.Add(s.period), known.made.Add(maxLag))
 }
 
 // deniable reports whether a node may be told that it lacks a route: there was never one, or lists deny it for longer than they may lag. That is
