@@ -6,10 +6,15 @@ package version
 import (
 	"cmp"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"k8s.io/client-go/rest"
 	libraries "k8s.io/component-base/version"
 
 	"github.com/mooring-ccm/mooring/internal/version/stamp"
@@ -148,4 +153,36 @@ func kubernetes(modules []*debug.Module) string {
 		}
 	}
 	return "v0.0.0"
+}
+
+// UserAgent is what this program calls itself in requests, in the form of client-go's, whose own names a version only if the linker
+// was given one: "cloud-controller-manager/v0.1.0 (linux/amd64) mooring/0123456789ab".
+func UserAgent() string {
+	info := Get()
+	program := Unknown
+	if len(os.Args) > 0 && os.Args[0] != "" {
+		program = filepath.Base(os.Args[0])
+	}
+	return fmt.Sprintf("%s/%s (%s/%s) mooring/%s", program, info.Version, runtime.GOOS, runtime.GOARCH, short(info.Commit))
+}
+
+// short is as much of a commit's ID as identifies the commit.
+func short(commit string) string { return commit[:min(len(commit), 12)] }
+
+// AddUserAgent sets the user agent of a client to this program's with a name for the client behind a slash, and returns config. It
+// stands in for rest.AddUserAgent.
+func AddUserAgent(config *rest.Config, name string) *rest.Config {
+	config.UserAgent = UserAgent() + "/" + name
+	return config
+}
+
+// Register registers the version of this program as a metric, by the convention of Prometheus for such metrics. The libraries'
+// own kubernetes_build_info has a version only if the linker was given one.
+func Register(registerer prometheus.Registerer) {
+	info := Get()
+	promauto.With(registerer).NewGaugeVec(prometheus.GaugeOpts{
+		Name: "mooring_build_info",
+		Help: "Always 1. Its labels name the version of Mooring, its commit, the version of Kubernetes whose libraries are in it, the release of Go, and a vendor's program.",
+	}, []string{"version", "revision", "kubernetes", "goversion", "program"}).
+		WithLabelValues(info.Version, info.Commit, info.Kubernetes, info.Go, info.Program).Set(1)
 }

@@ -17,6 +17,7 @@ import (
 	"syscall"
 
 	"github.com/mooring-ccm/mooring/internal/tool/progress"
+	"github.com/mooring-ccm/mooring/internal/version/stamp"
 )
 
 // Options say what to build and how. Dir and Package are required, and for Build also Output.
@@ -271,4 +272,19 @@ func containsAny(text string, parts ...string) bool {
 		}
 	}
 	return false
+}
+
+// Stamp returns the arguments of the linker that tell a program the version of the checkout that it is built from, for Shipped: Go itself
+// records none with -buildvcs=false. Outside of a checkout of Mooring there are none.
+func Stamp(ctx context.Context, dir string) string {
+	revision, found := stamp.RevisionOf(ctx, dir)
+	if !found {
+		return ""
+	}
+	ignore := func(string) bool { return true }
+	kubernetes, err := Run(ctx, Options{Dir: dir}, []string{"list", "-m", "-f", "{{.Version}}", "k8s.io/component-base"}, ignore)
+	if err != nil {
+		kubernetes = "" // a module without libraries of Kubernetes
+	}
+	return revision.Stamp(stamp.Kubernetes(kubernetes)).LinkerFlags()
 }
