@@ -30,6 +30,7 @@ var arrows = map[string][]string{
 	"providers/metal/machines": {"provider", "providers/internal", "internal/leaserecord", "internal/message", "internal/names", "internal/required",
 		"providers/metal/config", "providers/metal/self"},
 	"providers/openstack":          {"provider", "providers/internal", "internal/message", "internal/version"},
+	"internal/cloud/classify":      {"internal/names", "provider"},
 	"internal/cloud":               {"provider", "internal/message", "internal/metric", "internal/names", "internal/secrets", "internal/sleep"},
 	"internal/dryrun":              {"ccm/plan", "internal/controller/kit", "provider"},
 	"internal/election":            {"internal/version", "internal/sleep"},

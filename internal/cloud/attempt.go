@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/mooring-ccm/mooring/internal/cloud/classify"
 )
 
 // grace is how long after its deadline a call is outstanding. Most plugins return once their context has ended.
@@ -64,11 +66,11 @@ func (c *call) timeout() time.Duration {
 // run calls the plugin. Every call of a plugin's method passes here.
 func (a *attempt) run() {
 	if timeout := a.timeout(); timeout > 0 {
-		a.deadline = time.AfterFunc(timeout, func() { a.cancel(ErrDeadline) })
+		a.deadline = time.AfterFunc(timeout, func() { a.cancel(classify.ErrDeadline) })
 	}
 	go func() {
 		// Errors of SDKs may panic when they are asked what they say, so they are classified here, and their texts bounded.
-		err := Protect(a.about.name, func() error { return a.shown(classify(a.method(a.ctx))) }, a.returned)
+		err := Protect(a.about.name, func() error { return a.shown(classify.Error(a.method(a.ctx))) }, a.returned)
 		a.returned(a.shown(err)) // of a panic
 	}()
 }
@@ -152,7 +154,7 @@ func (a *attempt) leave(err error) {
 	a.left.Do(func() {
 		label, err := labeled(a.ctx, err)
 		result := outcome{err: err, label: label}
-		if refusal, refused := throttled(err); refused {
+		if refusal, refused := classify.Refusal(err); refused {
 			result.refused, result.retryAfter = true, refusal.RetryAfter
 		}
 		if a.queue.leave(a.waiter, result) {

@@ -12,16 +12,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/mooring-ccm/mooring/internal/cloud/classify"
 	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/internal/sleep"
-	"github.com/mooring-ccm/mooring/provider"
 )
 
 // tracerName is the instrumentation scope of the spans.
 const tracerName = "github.com/mooring-ccm/mooring/internal/cloud"
-
-// outcomePanic is the outcome of a call in which the plugin panicked, as the label of a metric.
-const outcomePanic = "panic"
 
 // noSpan is the span of calls that are not traced. As a variable it costs no allocation.
 var noSpan trace.Span = noop.Span{}
@@ -92,7 +89,7 @@ func (c *call) enter(ctx context.Context) (*waiter, error) {
 	}
 	if err == nil {
 		if err = c.closed(); err != nil { // while it waited
-			c.queue.leave(w, outcome{err: err, label: outcomeCanceled, notMade: true})
+			c.queue.leave(w, outcome{err: err, label: classify.OutcomeCanceled, notMade: true})
 		}
 	}
 	waited := time.Since(start)
@@ -138,24 +135,24 @@ func (c *call) logPanic(ctx context.Context, err error) {
 
 // labeled names what became of a call, and gives its error the type by which controllers decide.
 func labeled(ctx context.Context, err error) (string, error) {
-	if err != nil && errors.Is(context.Cause(ctx), ErrDeadline) && !errors.Is(err, ErrDeadline) {
-		err = fmt.Errorf("%w: %w", ErrDeadline, err) // the plugin's own words for a context that we ended
+	if err != nil && errors.Is(context.Cause(ctx), classify.ErrDeadline) && !errors.Is(err, classify.ErrDeadline) {
+		err = fmt.Errorf("%w: %w", classify.ErrDeadline, err) // the plugin's own words for a context that we ended
 	}
 	var panicked *PanicError
 	if errors.As(err, &panicked) || errors.Is(err, errExited) {
-		return outcomePanic, err
+		return classify.OutcomePanic, err
 	}
-	err = classify(err)
-	label := outcomeOf(err)
-	if label == outcomeError && errors.Is(ctx.Err(), context.Canceled) {
-		label = outcomeCanceled // whatever the caller gave as the cause
+	err = classify.Error(err)
+	label := classify.OutcomeOf(err)
+	if label == classify.OutcomeError && errors.Is(ctx.Err(), context.Canceled) {
+		label = classify.OutcomeCanceled // whatever the caller gave as the cause
 	}
 	return label, err
 }
 
 // end ends the span of the call.
 func (c *call) end(err error) {
-	outcome := outcomeOf(err)
+	outcome := classify.OutcomeOf(err)
 	if c.span.IsRecording() {
 		c.span.SetAttributes(
 			attribute.String("cloud.operation", c.about.name),
@@ -169,11 +166,4 @@ func (c *call) end(err error) {
 		c.span.SetStatus(codes.Error, err.Error())
 	}
 	c.span.End()
-}
-
-// throttled returns the refusal that an error is or wraps.
-func throttled(err error) (*provider.ThrottledError, bool) {
-	var refusal *provider.ThrottledError
-	ok := errors.As(err, &refusal)
-	return refusal, ok
 }

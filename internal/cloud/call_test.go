@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/internal/cloud/classify"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -48,7 +49,7 @@ func TestARefusedReadReturns(t *testing.T) {
 		cloud := &refusing{refusals: 1, retryAfter: 5 * time.Second}
 		behind := cloud.decorated(Options{})
 		_, err := metadataOf(t, behind, t.Context())
-		if refusal, refused := throttled(err); !refused || refusal.RetryAfter != 5*time.Second || cloud.calls != 1 {
+		if refusal, refused := classify.Refusal(err); !refused || refusal.RetryAfter != 5*time.Second || cloud.calls != 1 {
 			t.Errorf("%d calls, error %v; want one and its ThrottledError", cloud.calls, err)
 		}
 	})
@@ -59,7 +60,7 @@ func TestARefusedWriteReturns(t *testing.T) {
 		cloud := &refusing{refusals: 1, retryAfter: 5 * time.Second}
 		balancer, _ := cloud.decorated(Options{}).LoadBalancer()
 		err := balancer.EnsureLoadBalancerDeleted(t.Context(), "c", &v1.Service{})
-		if refusal, refused := throttled(err); !refused || refusal.RetryAfter != 5*time.Second || cloud.calls != 1 {
+		if refusal, refused := classify.Refusal(err); !refused || refusal.RetryAfter != 5*time.Second || cloud.calls != 1 {
 			t.Errorf("%d calls, error %v; want one and its ThrottledError", cloud.calls, err)
 		}
 	})

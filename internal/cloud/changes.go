@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/mooring-ccm/mooring/internal/cloud/classify"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -38,10 +39,10 @@ func (c *client) changeRoutes(plugin provider.ChangeRoutesFunc) provider.ChangeR
 				return made, err
 			}
 			for i := range made.results {
-				if made.results[i] != nil && errors.Is(context.Cause(ctx), ErrDeadline) {
-					made.results[i] = fmt.Errorf("%w: %w", ErrDeadline, made.results[i]) // the plugin's own words for it
+				if made.results[i] != nil && errors.Is(context.Cause(ctx), classify.ErrDeadline) {
+					made.results[i] = fmt.Errorf("%w: %w", classify.ErrDeadline, made.results[i]) // the plugin's own words for it
 				}
-				made.results[i] = c.shown(classify(made.results[i]))
+				made.results[i] = c.shown(classify.Error(made.results[i]))
 			}
 			return made, summaryOf(made.results)
 		})

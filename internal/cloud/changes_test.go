@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/internal/cloud/classify"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -54,12 +55,12 @@ func TestChangesOfRoutes(t *testing.T) {
 		outcome   string
 		throttled []bool // by result
 	}{
-		"all made":            {results: []error{nil, nil}, outcome: outcomeOK, throttled: []bool{false, false}},
-		"one failed":          {results: []error{nil, full}, outcome: outcomeOK, throttled: []bool{false, false}},
-		"all failed":          {results: []error{full, full}, outcome: outcomeError, throttled: []bool{false, false}},
-		"one refused":         {results: []error{nil, errors.New("429 Too Many Requests")}, outcome: outcomeThrottled, throttled: []bool{false, true}},
-		"the answer was lost": {err: lost, outcome: outcomeError},
-		"all refused":         {err: errors.New("429 Too Many Requests"), outcome: outcomeThrottled},
+		"all made":            {results: []error{nil, nil}, outcome: classify.OutcomeOK, throttled: []bool{false, false}},
+		"one failed":          {results: []error{nil, full}, outcome: classify.OutcomeOK, throttled: []bool{false, false}},
+		"all failed":          {results: []error{full, full}, outcome: classify.OutcomeError, throttled: []bool{false, false}},
+		"one refused":         {results: []error{nil, errors.New("429 Too Many Requests")}, outcome: classify.OutcomeThrottled, throttled: []bool{false, true}},
+		"the answer was lost": {err: lost, outcome: classify.OutcomeError},
+		"all refused":         {err: errors.New("429 Too Many Requests"), outcome: classify.OutcomeThrottled},
 	} {
 		change, calls := changing(func() ([]error, error) { return slices.Clone(test.results), test.err })
 		results, err := change(t.Context(), "c", changes)
@@ -99,14 +100,14 @@ func TestChangesBesideACallThatNeverReturns(t *testing.T) {
 			t.Fatal(err)
 		}
 		begun := time.Now()
-		if err := change(a, hangs); !errors.Is(err, ErrStillRunning) || time.Since(begun) != writeOutstanding {
+		if err := change(a, hangs); !errors.Is(err, classify.ErrStillRunning) || time.Since(begun) != writeOutstanding {
 			t.Errorf("the call of both ended after %s with %v", time.Since(begun), err)
 		}
-		if err := change(a); !errors.Is(err, ErrStillRunning) {
+		if err := change(a); !errors.Is(err, classify.ErrStillRunning) {
 			t.Errorf("one of its changes, alone: %v", err)
 		}
 		results, err := provider.CapabilitiesOf(behind).ChangeRoutes(t.Context(), "c", []provider.RouteChange{a, other})
-		if err != nil || !errors.Is(results[0], ErrStillRunning) || results[1] != nil {
+		if err != nil || !errors.Is(results[0], classify.ErrStillRunning) || results[1] != nil {
 			t.Errorf("one of its changes and another: %v, error %v", results, err)
 		}
 		if err := Unreturned(behind); err == nil || len(strings.Split(err.Error(), "\n")) != 1 {
@@ -135,7 +136,7 @@ func TestChangesOfTargets(t *testing.T) {
 	if err := change(t.Context(), "c", service, []*v1.Node{{}}, []*v1.Node{{}, {}}); !provider.IsThrottled(err) {
 		t.Errorf("%v, want a refusal", err)
 	}
-	if got := counted(behind, "ChangeTargets", outcomeThrottled); got != 1 {
+	if got := counted(behind, "ChangeTargets", classify.OutcomeThrottled); got != 1 {
 		t.Errorf("%v calls were counted, want 1", got)
 	}
 }

@@ -29,7 +29,6 @@ package cloud
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,9 +39,6 @@ import (
 	"github.com/mooring-ccm/mooring/internal/secrets"
 	"github.com/mooring-ccm/mooring/provider"
 )
-
-// ErrDeadline says that a call took longer than the deadline that the operator or the provider has set. It is a context.DeadlineExceeded as well.
-var ErrDeadline = fmt.Errorf("the cloud did not answer in time: %w", context.DeadlineExceeded)
 
 // Options bounds the calls to the cloud. A zero field takes its default.
 type Options struct {

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/internal/cloud/classify"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -107,7 +108,7 @@ func TestReadReturnsAtItsDeadlineAndGivesItsPlaceBack(t *testing.T) {
 
 		start := time.Now()
 		_, err := metadataOf(t, cloud, t.Context())
-		if !errors.Is(err, ErrDeadline) || !errors.Is(err, context.DeadlineExceeded) {
+		if !errors.Is(err, classify.ErrDeadline) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("error = %v, want ErrDeadline", err)
 		}
 		if took := time.Since(start); took != 3*time.Second+grace {
@@ -143,7 +144,7 @@ func TestAWriteWaitsForThePlugin(t *testing.T) {
 		if took := time.Since(start); took != time.Minute+grace/2 {
 			t.Errorf("returned after %s, want to wait for the plugin for a moment after the deadline", took)
 		}
-		if !errors.Is(err, ErrDeadline) || !strings.Contains(err.Error(), "interrupted") {
+		if !errors.Is(err, classify.ErrDeadline) || !strings.Contains(err.Error(), "interrupted") {
 			t.Errorf("error = %v, want ErrDeadline with the plugin's words", err)
 		}
 	})
@@ -202,7 +203,7 @@ func TestListingHasADeadlinePerPage(t *testing.T) {
 			t.Errorf("5 pages of 9 s each under a deadline of 10 s a page: %d instances, error %v; want 10 and none", seen, err)
 		}
 		hanging := Decorate(&plugin{list: pages(11*time.Second, 1)}, Options{CallTimeout: 10 * time.Second})
-		if err := provider.CapabilitiesOf(hanging).ListInstances(t.Context(), count); !errors.Is(err, ErrDeadline) {
+		if err := provider.CapabilitiesOf(hanging).ListInstances(t.Context(), count); !errors.Is(err, classify.ErrDeadline) {
 			t.Errorf("a page of 11 s under a deadline of 10 s: error = %v, want ErrDeadline", err)
 		}
 		comeBack, handedOn := make(chan struct{}), false
@@ -212,7 +213,7 @@ func TestListingHasADeadlinePerPage(t *testing.T) {
 		}}, Options{CallTimeout: 10 * time.Second})
 		err := provider.CapabilitiesOf(ignorant).ListInstances(t.Context(), func([]provider.Instance) error { handedOn = true; return nil })
 		close(comeBack)
-		if synctest.Wait(); !errors.Is(err, ErrDeadline) || handedOn {
+		if synctest.Wait(); !errors.Is(err, classify.ErrDeadline) || handedOn {
 			t.Errorf("a plugin that ignores its context: error = %v, want ErrDeadline; late page handed on: %v", err, handedOn)
 		}
 		own := errors.New("own")

@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/mooring-ccm/mooring/internal/cloud/classify"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -94,11 +95,11 @@ func TestNodeGroups(t *testing.T) {
 				if err := call(t.Context(), decorated, "refused"); !provider.IsThrottled(err) {
 					t.Errorf("a refusal is the error %v", err)
 				}
-				if err := <-hung; !errors.Is(err, ErrStillRunning) {
+				if err := <-hung; !errors.Is(err, classify.ErrStillRunning) {
 					t.Errorf("a call that hangs returned %v", err)
 				}
 				time.Sleep(72 * time.Hour) // until it is back
-				if n := counted(behind, name, outcomeOK); n != 1 {
+				if n := counted(behind, name, classify.OutcomeOK); n != 1 {
 					t.Errorf("%v calls were counted as ok", n)
 				}
 			})
@@ -106,7 +107,7 @@ func TestNodeGroups(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		behind := Decorate(&declared{capabilities: provider.Capabilities{NodeGroups: groups{}}}, Options{})
-		if all, err := provider.CapabilitiesOf(behind).NodeGroups.ListNodeGroups(t.Context()); len(all) != 3 || err != nil || counted(behind, "ListNodeGroups", outcomeOK) != 1 {
+		if all, err := provider.CapabilitiesOf(behind).NodeGroups.ListNodeGroups(t.Context()); len(all) != 3 || err != nil || counted(behind, "ListNodeGroups", classify.OutcomeOK) != 1 {
 			t.Errorf("%v %v", all, err)
 		}
 	})

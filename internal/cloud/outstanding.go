@@ -7,6 +7,8 @@ import (
 	"time"
 
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/internal/cloud/classify"
 )
 
 const (
@@ -24,10 +26,6 @@ const (
 	lastCalls = 20
 )
 
-// ErrStillRunning says that a call has not returned for long, or that one was not made because an earlier one about the same object has
-// not returned. No other call about the object is made before that.
-var ErrStillRunning = errors.New("a call has not returned")
-
 // StillRunningError is an ErrStillRunning that says which call it is.
 type StillRunningError struct {
 	// Operation is the plugin's method that has not returned, Object what it is about.
@@ -39,11 +37,11 @@ type StillRunningError struct {
 // Error names the call.
 func (e *StillRunningError) Error() string {
 	return fmt.Sprintf("%v: %s for %s has been running since %s; no other call about it is made until it returns, or this process restarts",
-		ErrStillRunning, e.Operation, e.Object, e.Since.UTC().Format(time.RFC3339))
+		classify.ErrStillRunning, e.Operation, e.Object, e.Since.UTC().Format(time.RFC3339))
 }
 
 // Unwrap returns ErrStillRunning.
-func (e *StillRunningError) Unwrap() error { return ErrStillRunning }
+func (e *StillRunningError) Unwrap() error { return classify.ErrStillRunning }
 
 // ErrTooManyOutstanding says that a method is no longer called, because too many calls of it have not returned. Only a restart helps.
 var ErrTooManyOutstanding = errors.New("too many calls have not returned from the cloud provider")

@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/internal/cloud/classify"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -186,10 +187,10 @@ func TestAnOutstandingCall(t *testing.T) {
 				if err := call(t.Context(), "a"); !errors.As(err, &running) || time.Since(began) != test.after {
 					t.Errorf("error %v after %s, want a StillRunningError after %s", err, time.Since(began), test.after)
 				}
-				if err := <-waiting; !errors.Is(err, ErrStillRunning) {
+				if err := <-waiting; !errors.Is(err, classify.ErrStillRunning) {
 					t.Errorf("who waited for it got %v", err)
 				}
-				if err := call(t.Context(), "a"); !errors.Is(err, ErrStillRunning) {
+				if err := call(t.Context(), "a"); !errors.Is(err, classify.ErrStillRunning) {
 					t.Errorf("who asks again got %v", err)
 				}
 				if took := <-other; took != test.after+usual {
@@ -230,7 +231,7 @@ func TestAMethodThatIsSlow(t *testing.T) {
 		}
 		m.set(m.hangs, "hangs")
 		began := time.Now()
-		if err := m.node(t.Context(), "hangs"); !errors.Is(err, ErrStillRunning) || time.Since(began) != 5*time.Minute {
+		if err := m.node(t.Context(), "hangs"); !errors.Is(err, classify.ErrStillRunning) || time.Since(began) != 5*time.Minute {
 			t.Errorf("a call that hangs: %v after %s, want 5 minutes", err, time.Since(began))
 		}
 	})

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/mooring-ccm/mooring/internal/cloud/classify"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -314,7 +315,7 @@ type outcome struct {
 // answered reports whether the cloud said anything.
 func (o outcome) answered() bool {
 	switch o.label {
-	case outcomeTimeout, outcomeCanceled, outcomePanic:
+	case classify.OutcomeTimeout, classify.OutcomeCanceled, classify.OutcomePanic:
 		return false
 	default:
 		return true
@@ -342,8 +343,8 @@ func (q *queue) leave(w *waiter, result outcome) (late bool) {
 	}
 	o := g.object(w.about.key(), now)
 	behind := o.behind()
-	if result.label != outcomeCanceled {
-		o.hung = result.label == outcomeTimeout // it took a place for all that time
+	if result.label != classify.OutcomeCanceled {
+		o.hung = result.label == classify.OutcomeTimeout // it took a place for all that time
 	}
 	switch {
 	case result.refused:

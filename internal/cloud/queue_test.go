@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/time/rate"
 
+	"github.com/mooring-ccm/mooring/internal/cloud/classify"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -36,10 +37,10 @@ func reading(name string) subject {
 	return subject{operation: operations["GetLoadBalancer"], name: "GetLoadBalancer", object: name}
 }
 
-var accepted = outcome{label: outcomeOK}
+var accepted = outcome{label: classify.OutcomeOK}
 
 func refusedFor(retryAfter time.Duration) outcome {
-	return outcome{label: outcomeThrottled, refused: true, retryAfter: retryAfter}
+	return outcome{label: classify.OutcomeThrottled, refused: true, retryAfter: retryAfter}
 }
 
 // single is a queue with one place, which is taken, and the calls that come through in their order.
@@ -142,7 +143,7 @@ func TestRefusedObjectsGoBeforeRefreshes(t *testing.T) {
 
 // TestAnAnsweredObjectWaitsBehindNoMore also with the calls that wait since before the answer: later ones about it must not pass them for ever.
 func TestAnAnsweredObjectWaitsBehindNoMore(t *testing.T) {
-	for name, worse := range map[string]outcome{"hung": {label: outcomeTimeout}, "refused": refusedFor(0)} {
+	for name, worse := range map[string]outcome{"hung": {label: classify.OutcomeTimeout}, "refused": refusedFor(0)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSingle(t)

@@ -3,6 +3,8 @@ package cloud
 import (
 	"math"
 	"time"
+
+	"github.com/mooring-ccm/mooring/internal/cloud/classify"
 )
 
 const (
@@ -20,8 +22,6 @@ const (
 	fewAccepted = 4
 	// forgetRate is after how long a rate is dropped that no call waited for.
 	forgetRate = 5 * time.Minute
-	// MaxRetryAfter bounds how long a cloud's Retry-After is obeyed, so a wrong one cannot stop the process for good.
-	MaxRetryAfter = 10 * time.Minute
 	// lateTimer is how late a call may be let in without delaying the next one.
 	lateTimer = time.Millisecond
 )
@@ -100,7 +100,7 @@ func (q *quota) accept(t ticket) {
 func (q *quota) refuse(t ticket, pause time.Duration, now time.Time) {
 	early := q.probing && pause > 0 // the one call came too early, not too often
 	if pause > 0 {
-		q.pausedUntil, q.probing = later(q.pausedUntil, now.Add(min(pause, MaxRetryAfter))), true
+		q.pausedUntil, q.probing = later(q.pausedUntil, now.Add(min(pause, classify.MaxRetryAfter))), true
 	}
 	if t.cuts == q.cuts {
 		if !early {

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/internal/cloud/classify"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -72,7 +73,7 @@ func TestAWatchThatDoesNotBegin(t *testing.T) {
 				t.Error("an event of a watch that was given up")
 				return nil
 			})
-			if !errors.Is(err, ErrDeadline) || time.Since(start) != time.Minute+grace {
+			if !errors.Is(err, classify.ErrDeadline) || time.Since(start) != time.Minute+grace {
 				t.Errorf("error %v after %s, want the deadline after a minute", err, time.Since(start))
 			}
 			close(come)

@@ -1,4 +1,4 @@
-package cloud
+package classify
 
 import (
 	"errors"
@@ -24,7 +24,7 @@ func (c class) String() string {
 
 func classOf(err error) class {
 	got := class{}
-	if refusal, refused := throttled(classify(err)); refused {
+	if refusal, refused := Refusal(Error(err)); refused {
 		got.refused, got.wait = true, refusal.RetryAfter
 	}
 	return got

@@ -1,8 +1,11 @@
-package cloud
+// Package classify decides what an error of the plugin means: whether the cloud refused a call for its quota, how long it asks to wait, and what became
+// of the call.
+package classify
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	cloudprovider "k8s.io/cloud-provider"
@@ -12,11 +15,21 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-// classify wraps a plain error in the type by which controllers decide. What has a type already, or is one of upstream's
+// ErrDeadline says that a call took longer than the deadline that the operator or the provider has set. It is a context.DeadlineExceeded as well.
+var ErrDeadline = fmt.Errorf("the cloud did not answer in time: %w", context.DeadlineExceeded)
+
+// ErrStillRunning says that a call has not returned for long, or that one was not made because an earlier one about the same object has
+// not returned. No other call about the object is made before that.
+var ErrStillRunning = errors.New("a call has not returned")
+
+// MaxRetryAfter bounds how long a cloud's Retry-After is obeyed, so a wrong one cannot stop the process for good.
+const MaxRetryAfter = 10 * time.Minute
+
+// Error wraps a plain error in the type by which controllers decide. What has a type already, or is one of upstream's
 // sentinels, is returned as it is: plugins and upstream's own code compare those with ==.
 //
 // A ThrottledError that it returns asks to wait between zero and MaxRetryAfter.
-func classify(err error) error {
+func Error(err error) error {
 	var throttled *provider.ThrottledError
 	var retry *cloudproviderapi.RetryError
 	switch {
@@ -52,41 +65,49 @@ func RetryAfter(err error) (time.Duration, bool) {
 	return bounded(wait), asked
 }
 
-// The outcomes of a call, as the label of a metric.
+// The outcomes of a call, as the label of a metric. OutcomePanic is of one in which the plugin panicked.
 const (
-	outcomeOK             = names.CallOK
-	outcomeNotFound       = names.CallNotFound
-	outcomeNotImplemented = names.CallNotImplemented
-	outcomeThrottled      = "throttled"
-	outcomeTerminal       = "terminal"
-	outcomeRetry          = names.CallRetry
-	outcomeTimeout        = "timeout"
-	outcomeCanceled       = "canceled"
-	outcomeError          = "error"
+	OutcomeOK             = names.CallOK
+	OutcomeNotFound       = names.CallNotFound
+	OutcomeNotImplemented = names.CallNotImplemented
+	OutcomeThrottled      = "throttled"
+	OutcomeTerminal       = "terminal"
+	OutcomeRetry          = names.CallRetry
+	OutcomeTimeout        = "timeout"
+	OutcomeCanceled       = "canceled"
+	OutcomePanic          = "panic"
+	OutcomeError          = "error"
 )
 
-// outcomeOf names what became of a call whose error has been classified.
-func outcomeOf(err error) string {
+// Refusal returns the refusal that an error is or wraps.
+func Refusal(err error) (*provider.ThrottledError, bool) {
+	var refusal *provider.ThrottledError
+	ok := errors.As(err, &refusal)
+	return refusal, ok
+}
+
+// OutcomeOf names what became of a call whose error has been classified.
+func OutcomeOf(err error) string {
 	var throttled *provider.ThrottledError
 	var retry *cloudproviderapi.RetryError
 	switch {
 	case err == nil:
-		return outcomeOK
+		return OutcomeOK
 	case errors.Is(err, cloudprovider.InstanceNotFound):
-		return outcomeNotFound
+		return OutcomeNotFound
 	case errors.Is(err, cloudprovider.NotImplemented), errors.Is(err, cloudprovider.ImplementedElsewhere):
-		return outcomeNotImplemented
+		return OutcomeNotImplemented
 	case errors.As(err, &throttled):
-		return outcomeThrottled
+		return OutcomeThrottled
 	case errors.As(err, &retry):
-		return outcomeRetry
+		return OutcomeRetry
 	case provider.IsTerminal(err):
-		return outcomeTerminal
+		return OutcomeTerminal
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrStillRunning):
-		return outcomeTimeout
+		return OutcomeTimeout
 	case errors.Is(err, context.Canceled):
-		return outcomeCanceled
+		return OutcomeCanceled
 	default:
-		return outcomeError
+		return OutcomeError
 	}
 }

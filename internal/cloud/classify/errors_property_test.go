@@ -1,4 +1,4 @@
-package cloud
+package classify
 
 import (
 	"errors"
@@ -102,12 +102,12 @@ func TestWaitIsBounded(t *testing.T) {
 			fmt.Errorf("wrapped: %w", &provider.ThrottledError{RetryAfter: wait, Err: errors.New("x")}),
 			google(429, "x", "y", retryAfter(number)),
 		} {
-			refusal, refused := throttled(classify(err))
+			refusal, refused := Refusal(Error(err))
 			if !refused || refusal.RetryAfter < 0 || refusal.RetryAfter > MaxRetryAfter {
-				t.Fatalf("classify(%q): %#v; want a refusal for 0 to %s", err, refusal, MaxRetryAfter)
+				t.Fatalf("Error(%q): %#v; want a refusal for 0 to %s", err, refusal, MaxRetryAfter)
 			}
-			if !errors.Is(classify(err), err) {
-				t.Fatalf("classify(%q) loses the error", err)
+			if !errors.Is(Error(err), err) {
+				t.Fatalf("Error(%q) loses the error", err)
 			}
 		}
 	})
@@ -153,8 +153,8 @@ func TestNamesAreNoRefusals(t *testing.T) {
 			text = strings.Replace(strings.Replace(text, "%q", "\"%s\"", 1), "%s", name, 1)
 		}
 		err := errors.New(text)
-		if got := classify(err); got != err { // The same value: nothing has been wrapped.
-			t.Fatalf("classify(%q) = %#v, want the same value", text, got)
+		if got := Error(err); got != err { // The same value: nothing has been wrapped.
+			t.Fatalf("Error(%q) = %#v, want the same value", text, got)
 		}
 	})
 }
@@ -225,11 +225,11 @@ func TestOddErrorsAreSurvived(t *testing.T) {
 		"an embedded nil":   &embedsNil{},
 		"a typed nil below": &azureWraps{Original: none},
 	} {
-		if got := classify(err); got != err {
+		if got := Error(err); got != err {
 			t.Errorf("%s: classify = %#v, want the same value", name, got)
 		}
 	}
-	if _, refused := throttled(classify(joined)); !refused {
+	if _, refused := Refusal(Error(joined)); !refused {
 		t.Errorf("a refusal beside another error is not found")
 	}
 }

@@ -1,4 +1,4 @@
-package cloud
+package classify
 
 import (
 	"errors"
@@ -46,16 +46,16 @@ func TestClassify(t *testing.T) {
 		"typed by the plugin, throttled": {err: &provider.ThrottledError{RetryAfter: time.Second, Err: errors.New("x")}, throttled: true, retryAfter: time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := classify(test.err)
-			refusal, throttled := throttled(got)
+			got := Error(test.err)
+			refusal, throttled := Refusal(got)
 			if throttled != test.throttled {
-				t.Errorf("classify(%q) = %#v, throttled: want %v", test.err, got, test.throttled)
+				t.Errorf("Error(%q) = %#v, throttled: want %v", test.err, got, test.throttled)
 			}
 			if !test.throttled && got != test.err {
-				t.Errorf("classify(%q) = %#v, want the same value", test.err, got)
+				t.Errorf("Error(%q) = %#v, want the same value", test.err, got)
 			}
 			if throttled && refusal.RetryAfter != test.retryAfter {
-				t.Errorf("classify(%q) asks to wait %s, want %s", test.err, refusal.RetryAfter, test.retryAfter)
+				t.Errorf("Error(%q) asks to wait %s, want %s", test.err, refusal.RetryAfter, test.retryAfter)
 			}
 		})
 	}

@@ -1,4 +1,4 @@
-package cloud
+package classify
 
 import (
 	"errors"
@@ -29,18 +29,18 @@ func FuzzErrorText(f *testing.F) {
 		for _, err := range []error{
 			errors.New(text), fmt.Errorf("outer: %w", errors.New(text)), errors.Join(errors.New(text), errors.New(text)), awsV2(status, text, text),
 		} {
-			got := classify(err)
+			got := Error(err)
 			if !errors.Is(got, err) || errors.Is(got, cloudprovider.InstanceNotFound) || errors.Is(got, cloudprovider.NotImplemented) {
 				t.Errorf("%q becomes %v", text, got)
 			}
 			if wait, asked := RetryAfter(got); wait < 0 || wait > MaxRetryAfter || !asked && wait != 0 {
 				t.Errorf("%q asks to wait %s, %t", text, wait, asked)
 			}
-			if outcome := outcomeOf(got); outcome != outcomeError && outcome != outcomeThrottled {
+			if outcome := OutcomeOf(got); outcome != OutcomeError && outcome != OutcomeThrottled {
 				t.Errorf("%q is %s", text, outcome)
 			}
-			if again := outcomeOf(classify(got)); again != outcomeOf(got) {
-				t.Errorf("%q is %s, and then %s", text, outcomeOf(got), again)
+			if again := OutcomeOf(Error(got)); again != OutcomeOf(got) {
+				t.Errorf("%q is %s, and then %s", text, OutcomeOf(got), again)
 			}
 		}
 	})

@@ -1,4 +1,4 @@
-package cloud
+package classify
 
 import (
 	"net/http"
