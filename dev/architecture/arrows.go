@@ -31,6 +31,8 @@ var arrows = map[string][]string{
 		"providers/metal/config", "providers/metal/self"},
 	"providers/openstack":          {"provider", "providers/internal", "internal/message", "internal/version"},
 	"internal/cloud/classify":      {"internal/names", "provider"},
+	"internal/cloud/guard":         {"internal/cloud/classify"},
+	"internal/cloud/admission":     {"internal/cloud/classify", "internal/cloud/guard", "provider"},
 	"internal/cloud":               {"provider", "internal/message", "internal/metric", "internal/names", "internal/secrets", "internal/sleep"},
 	"internal/dryrun":              {"ccm/plan", "internal/controller/kit", "provider"},
 	"internal/election":            {"internal/version", "internal/sleep"},

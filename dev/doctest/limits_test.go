@@ -26,7 +26,7 @@ var limits = map[string]struct{ file, name string }{
 	"instances of a listing":                                 {"internal/instances/snapshot.go", "mostListed.instances"},
 	"memory of a listing":                                    {"internal/instances/snapshot.go", "mostListed.bytes"},
 	"pages of a listing":                                     {"internal/instances/snapshot.go", "mostListed.pages"},
-	"a plugin's error, in logs, conditions and spans":        {"internal/cloud/attempt.go", "MaxErrorText"},
+	"a plugin's error, in logs, conditions and spans":        {"internal/cloud/call.go", "MaxErrorText"},
 	"the holder's annotation of a Lease":                     {"internal/election/pod.go", "maxHolderPod"},
 	"the API server's error about a write":                   {"internal/controller/kit/report.go", "maxErrorText"},
 	"message of an event or condition":                       {"internal/controller/kit/report.go", "MaxMessage"},

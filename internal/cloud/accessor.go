@@ -1,12 +1,13 @@
 package cloud
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"time"
 
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/internal/cloud/guard"
 )
 
 // accessor is a method of the plugin that returns one of its interfaces, as InstancesV2 does. Plugins build clients in it and take locks,
@@ -68,9 +69,9 @@ func (a *accessor[T]) offers() bool {
 		a.asking = &asking{began: time.Now(), done: make(chan struct{})}
 		go a.ask(a.asking)
 	}
-	asking, wait := a.asking, readOutstanding
+	asking, wait := a.asking, guard.Long
 	if a.known {
-		wait = grace
+		wait = guard.Grace
 	}
 	a.mu.Unlock()
 	timer := time.NewTimer(time.Until(asking.began.Add(wait)))
@@ -97,7 +98,7 @@ func (a *accessor[T]) ask(asking *asking) {
 		a.asking = nil
 		close(asking.done)
 	}()
-	err := Protect(a.name, func() error { _, _ = a.get(); return nil }, nil)
+	err := guard.Protect(a.name, func() error { _, _ = a.get(); return nil }, nil)
 	failed = err != nil
 }
 
@@ -122,27 +123,4 @@ func (a *accessor[T]) get() (T, error) {
 		a.kept = &value
 	}
 	return value, nil
-}
-
-// within returns a method of one of the plugin's interfaces as an attempt calls it.
-func within[T, R any](a *accessor[T], method func(context.Context, T) (R, error)) func(context.Context) (R, error) {
-	return func(ctx context.Context) (R, error) {
-		plugin, err := a.get()
-		if err != nil {
-			var none R
-			return none, err
-		}
-		return method(ctx, plugin)
-	}
-}
-
-// withinChange is within for a method that returns nothing but an error.
-func withinChange[T any](a *accessor[T], method func(context.Context, T) error) func(context.Context) error {
-	return func(ctx context.Context) error {
-		plugin, err := a.get()
-		if err != nil {
-			return err
-		}
-		return method(ctx, plugin)
-	}
 }

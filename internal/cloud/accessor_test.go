@@ -9,6 +9,8 @@ import (
 	"time"
 
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/internal/cloud/guard"
 )
 
 // building is a plugin that does something whenever it is asked for one of its interfaces: with its name, and how often it was.
@@ -102,7 +104,7 @@ func (b *building) through(ctx context.Context, accessor, object string) error {
 var accessorNames = []string{"InstancesV2", "Instances", "Zones", "LoadBalancer", "Routes"}
 
 // longest is how long a call through an accessor that hangs may take: until it is taken to be offered, and then a deadline that is set.
-const longest = readOutstanding + time.Minute + grace + usual
+const longest = guard.Long + time.Minute + guard.Grace + usual
 
 // For an hour, one accessor of the plugin panics, or hangs. Calls through it fail in time, and all others take as long as ever.
 func TestAccessorsThatPanicOrHang(t *testing.T) {
@@ -188,7 +190,7 @@ func TestWhatIsOfferedLate(t *testing.T) {
 			t.Error("it is offered, and the plugin has said that it is not")
 		}
 		hung = true
-		for _, most := range []time.Duration{grace, 0, 0} { // for the first time only it is waited for
+		for _, most := range []time.Duration{guard.Grace, 0, 0} { // for the first time only it is waited for
 			began := time.Now()
 			if got := a.offers(); got || time.Since(began) > most {
 				t.Errorf("offered: %t after %s", got, time.Since(began))

@@ -19,21 +19,18 @@ func (c *client) changeRoutes(plugin provider.ChangeRoutesFunc) provider.ChangeR
 		results := make([]error, len(changes))
 		var free []provider.RouteChange
 		var places []int
-		about := c.about("ChangeRoutes", "")
+		var objects []string
 		for i, change := range changes {
-			one := c.about("ChangeRoutes", destinationOf(change))
-			if results[i] = c.queue.locked(one); results[i] == nil {
+			object := destinationOf(change)
+			if results[i] = c.queue.Outstanding(c.methods.About("ChangeRoutes", object)); results[i] == nil {
 				free, places = append(free, change), append(places, i)
-				about.several = append(about.several, one.object)
+				objects = append(objects, object)
 			}
 		}
 		if len(free) == 0 {
 			return results, nil
 		}
-		if len(free) == 1 {
-			about.object, about.several = about.several[0], nil
-		}
-		made, err := once(ctx, c, about, func(ctx context.Context) (made routesMade, err error) {
+		made, err := once(ctx, c, c.methods.About("ChangeRoutes", objects...), func(ctx context.Context) (made routesMade, err error) {
 			made.results, err = plugin(ctx, clusterName, copiesOfChanges(free))
 			if made.answered = err == nil; !made.answered {
 				return made, err
@@ -99,7 +96,7 @@ func summaryOf(results []error) error {
 // changeTargets lets a plugin's ChangeTargets through the queue.
 func (c *client) changeTargets(plugin provider.ChangeTargetsFunc) provider.ChangeTargetsFunc {
 	return func(ctx context.Context, clusterName string, service *v1.Service, add, remove []*v1.Node) error {
-		return c.change(ctx, c.about("ChangeTargets", key(service)), func(ctx context.Context) error {
+		return c.change(ctx, c.methods.About("ChangeTargets", key(service)), func(ctx context.Context) error {
 			return plugin(ctx, clusterName, service.DeepCopy(), copiesOf(add), copiesOf(remove))
 		})
 	}

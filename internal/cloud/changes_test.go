@@ -100,7 +100,7 @@ func TestChangesBesideACallThatNeverReturns(t *testing.T) {
 			t.Fatal(err)
 		}
 		begun := time.Now()
-		if err := change(a, hangs); !errors.Is(err, classify.ErrStillRunning) || time.Since(begun) != writeOutstanding {
+		if err := change(a, hangs); !errors.Is(err, classify.ErrStillRunning) || time.Since(begun) != classify.MaxRetryAfter {
 			t.Errorf("the call of both ended after %s with %v", time.Since(begun), err)
 		}
 		if err := change(a); !errors.Is(err, classify.ErrStillRunning) {
@@ -164,7 +164,7 @@ func TestDeclaredLimits(t *testing.T) {
 					return &cloudprovider.InstanceMetadata{}, nil
 				}
 				behind := Decorate(cloud, test.options)
-				if got := behind.(*decorated).calls.queue.most; got != test.most {
+				if got := test.options.within(test.limits).MaxInFlight; got != test.most {
 					t.Errorf("%d calls at once at the most, want %d", got, test.most)
 				}
 				begun := time.Now()

@@ -33,12 +33,17 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 	"golang.org/x/time/rate"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/internal/cloud/admission"
 	"github.com/mooring-ccm/mooring/internal/secrets"
 	"github.com/mooring-ccm/mooring/provider"
 )
+
+// tracerName is the instrumentation scope of the spans.
+const tracerName = "github.com/mooring-ccm/mooring/internal/cloud"
 
 // Options bounds the calls to the cloud. A zero field takes its default.
 type Options struct {
@@ -54,7 +59,7 @@ type Options struct {
 	// else what the reference makes, see Concurrency.
 	MaxInFlight int
 	// Concurrency is how many calls of the loops of the reference may be under way at once.
-	Concurrency Concurrency
+	Concurrency admission.Concurrency
 	// QPS is how many calls a second are made at the most, over all controllers, and Burst how many of them at once after a
 	// pause. Zero: what the provider declares, or else no limit but the cloud's own, and a burst of one second's calls.
 	QPS   float64
@@ -76,12 +81,12 @@ type Options struct {
 type client struct {
 	readTimeout  time.Duration // 0: no deadline
 	writeTimeout time.Duration
-	lifetime     context.Context   // nil: calls live as long as their callers want
-	groups       map[string]string // of methods, as the provider declares
+	lifetime     context.Context // nil: calls live as long as their callers want
+	methods      admission.Methods
 	fence        func() error
 	writesFrom   func() time.Time // nil: writes never wait for what others have begun
 	balancersEnd bool             // those about load balancers do not
-	queue        *queue
+	queue        *admission.Queue
 	targets      targets
 	secrets      *secrets.Set
 	tracer       trace.Tracer
@@ -100,14 +105,14 @@ func Decorate(plugin cloudprovider.Interface, options Options) cloudprovider.Int
 		readTimeout:  options.CallTimeout,
 		writeTimeout: options.WriteTimeout,
 		lifetime:     options.Lifetime,
-		groups:       limits.Groups,
+		methods:      limits.Groups,
 		fence:        options.Fence,
 		writesFrom:   options.WritesFrom,
 		balancersEnd: capabilities.LoadBalancersEndWithProcess,
 		secrets:      options.Secrets,
-		queue: newQueue(groupNames(limits), poolsOf(options.Concurrency, options.MaxInFlight, capabilities), options.MaxInFlight,
-			rate.Limit(options.QPS), burst, metrics),
-		tracer:  tracerOf(options.TracerProvider),
+		queue: admission.New(admission.Methods(limits.Groups).Groups(), admission.BoundsOf(options.Concurrency, options.MaxInFlight, capabilities), options.MaxInFlight,
+			rate.Limit(options.QPS), burst, metrics.queue),
+		tracer:  cmp.Or[trace.TracerProvider](options.TracerProvider, noop.NewTracerProvider()).Tracer(tracerName),
 		metrics: metrics,
 	}
 	return &decorated{Interface: plugin, calls: calls, accessors: accessorsOf(plugin, calls)}
@@ -128,30 +133,17 @@ func (o Options) within(limits provider.Limits) Options {
 // restart helps: the process is no longer ready.
 func Overdue(decoratedProvider cloudprovider.Interface) error {
 	if d, ok := decoratedProvider.(*decorated); ok {
-		return d.calls.queue.overdue()
+		return d.calls.queue.Overdue()
 	}
 	return nil
 }
 
-// about returns what a call is.
-func (c *client) about(method, object string) subject {
-	about := subject{operation: operations[method], name: method, object: object}
-	if group := c.groups[method]; group != "" {
-		about.group = group
+// Unreturned returns a StillRunningError for each write of a decorated provider that is outstanding. It may still change something: this
+// process must not let another one lead before it has returned, or the process has ended. Writes whose callers wait for them are not
+// among them.
+func Unreturned(decoratedProvider cloudprovider.Interface) error {
+	if d, ok := decoratedProvider.(*decorated); ok {
+		return d.calls.queue.Unreturned()
 	}
-	return about
-}
-
-// closed returns an error if this process must no longer call the cloud.
-func (c *client) closed() error {
-	if c.fence == nil {
-		return nil
-	}
-	return c.fence()
-}
-
-// change is once for a method that returns nothing but an error.
-func (c *client) change(ctx context.Context, about subject, method func(context.Context) error) error {
-	_, err := once(ctx, c, about, func(ctx context.Context) (struct{}, error) { return struct{}{}, method(ctx) })
-	return err
+	return nil
 }

@@ -18,6 +18,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/internal/cloud/classify"
+	"github.com/mooring-ccm/mooring/internal/cloud/guard"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -111,14 +112,14 @@ func TestReadReturnsAtItsDeadlineAndGivesItsPlaceBack(t *testing.T) {
 		if !errors.Is(err, classify.ErrDeadline) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("error = %v, want ErrDeadline", err)
 		}
-		if took := time.Since(start); took != 3*time.Second+grace {
-			t.Errorf("returned after %s, want 3s and the grace", took)
+		if took := time.Since(start); took != 3*time.Second+guard.Grace {
+			t.Errorf("returned after %s, want 3s and the guard.Grace", took)
 		}
 		if _, err := metadataOf(t, cloud, t.Context()); err != nil {
 			t.Errorf("second call: %v", err)
 		}
-		if waited := time.Since(start); waited != 3*time.Second+grace {
-			t.Errorf("the only place was free %s after the first call had begun, want its deadline and the grace of %s", waited, grace)
+		if waited := time.Since(start); waited != 3*time.Second+guard.Grace {
+			t.Errorf("the only place was free %s after the first call had begun, want its deadline and the guard.Grace of %s", waited, guard.Grace)
 		}
 		close(comeBack)
 	})
@@ -128,7 +129,7 @@ func TestAWriteWaitsForThePlugin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cloud := Decorate(&plugin{ensure: func(ctx context.Context) error {
 			<-ctx.Done()
-			time.Sleep(grace / 2) // the change is still under way
+			time.Sleep(guard.Grace / 2) // the change is still under way
 			return errors.New("interrupted")
 		}}, Options{WriteTimeout: time.Minute})
 		balancer, _ := cloud.LoadBalancer()
@@ -136,12 +137,12 @@ func TestAWriteWaitsForThePlugin(t *testing.T) {
 		defer cancel()
 		start := time.Now()
 		err := balancer.EnsureLoadBalancerDeleted(ctx, "c", serviceNamed("a"))
-		if took := time.Since(start); took != 30*time.Second+grace/2 || !strings.Contains(err.Error(), "interrupted") {
+		if took := time.Since(start); took != 30*time.Second+guard.Grace/2 || !strings.Contains(err.Error(), "interrupted") {
 			t.Errorf("returned %v after %s, want the plugin's answer although the caller has given up", err, took)
 		}
 		start = time.Now()
 		err = balancer.EnsureLoadBalancerDeleted(t.Context(), "c", serviceNamed("a"))
-		if took := time.Since(start); took != time.Minute+grace/2 {
+		if took := time.Since(start); took != time.Minute+guard.Grace/2 {
 			t.Errorf("returned after %s, want to wait for the plugin for a moment after the deadline", took)
 		}
 		if !errors.Is(err, classify.ErrDeadline) || !strings.Contains(err.Error(), "interrupted") {

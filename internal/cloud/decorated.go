@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/internal/cloud/guard"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -52,18 +53,17 @@ func (d *decorated) Capabilities() provider.Capabilities {
 	capabilities := provider.CapabilitiesOf(d.Interface)
 	if list := capabilities.ListInstances; list != nil {
 		capabilities.ListInstances = func(ctx context.Context, yield func([]provider.Instance) error) error {
-			return d.calls.list(ctx, d.calls.about("ListInstances", ""), list, yield)
+			return d.calls.list(ctx, list, yield)
 		}
 	}
 	if watch := capabilities.WatchInstances; watch != nil {
 		capabilities.WatchInstances = func(ctx context.Context, yield func(provider.InstanceEvent) error) error {
-			return d.calls.watch(ctx, d.calls.about("WatchInstances", ""), watch, yield)
+			return d.calls.watch(ctx, watch, yield)
 		}
 	}
 	if list := capabilities.ListLoadBalancers; list != nil {
 		capabilities.ListLoadBalancers = func(ctx context.Context, clusterName string) ([]provider.LoadBalancer, error) {
-			about := d.calls.about("ListLoadBalancers", "")
-			return once(ctx, d.calls, about, func(ctx context.Context) ([]provider.LoadBalancer, error) {
+			return once(ctx, d.calls, d.calls.methods.About("ListLoadBalancers"), func(ctx context.Context) ([]provider.LoadBalancer, error) {
 				listed, err := list(ctx, clusterName)
 				return copiesOfBalancers(listed), err
 			})
@@ -71,7 +71,7 @@ func (d *decorated) Capabilities() provider.Capabilities {
 	}
 	if replace := capabilities.ReplaceRoute; replace != nil {
 		capabilities.ReplaceRoute = func(ctx context.Context, clusterName string, old, replacement *cloudprovider.Route) error {
-			return d.calls.change(ctx, d.calls.about("ReplaceRoute", old.DestinationCIDR), func(ctx context.Context) error {
+			return d.calls.change(ctx, d.calls.methods.About("ReplaceRoute", old.DestinationCIDR), func(ctx context.Context) error {
 				return replace(ctx, clusterName, copyOfRoute(old), copyOfRoute(replacement))
 			})
 		}
@@ -87,11 +87,11 @@ func (d *decorated) Capabilities() provider.Capabilities {
 	}
 	if retry := capabilities.RetryLoadBalancers; retry != nil {
 		capabilities.RetryLoadBalancers = func(ctx context.Context, again func(types.NamespacedName)) {
-			call := &call{client: d.calls, about: subject{name: "RetryLoadBalancers"}, span: noSpan}
-			err := Protect(call.about.name, func() error { retry(ctx, again); return nil }, func(err error) {
+			about := d.calls.methods.About("RetryLoadBalancers")
+			err := guard.Protect(about.Method, func() error { retry(ctx, again); return nil }, func(err error) {
 				logr.FromContextOrDiscard(ctx).Error(err, "The cloud provider no longer reports Services to try again")
 			})
-			call.logPanic(ctx, d.calls.shown(err))
+			d.calls.logPanic(ctx, about, d.calls.shown(err))
 		}
 	}
 	return capabilities

@@ -7,6 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/internal/cloud/guard"
 )
 
 // offered is an interface of the plugin as controllers call it.
@@ -17,9 +19,16 @@ type offered[T any] struct {
 
 // ask calls a method that takes one argument, which the plugin cannot change.
 func ask[T, A, R any](ctx context.Context, of offered[T], name, object string, method func(T, context.Context, A) (R, error), argument A) (R, error) {
-	return once(ctx, of.calls, of.calls.about(name, object), within(of.plugin, func(ctx context.Context, plugin T) (R, error) {
-		return method(plugin, ctx, argument)
-	}))
+	return read(ctx, of, of.calls.methods.About(name, object), func(ctx context.Context, plugin T) (R, error) { return method(plugin, ctx, argument) })
+}
+
+// askOf calls a method about a node, of which the plugin gets a copy.
+func askOf[R any](ctx context.Context, i *instancesV2, name string, method func(cloudprovider.InstancesV2, context.Context, *v1.Node) (R, error),
+	node *v1.Node,
+) (R, error) {
+	return read(ctx, i.offered, i.calls.methods.About(name, node.Name), func(ctx context.Context, plugin cloudprovider.InstancesV2) (R, error) {
+		return method(plugin, ctx, node.DeepCopy())
+	})
 }
 
 // copied has a method return copies, which the plugin cannot change.
@@ -36,24 +45,15 @@ type instancesV2 struct {
 }
 
 func (i *instancesV2) InstanceExists(ctx context.Context, node *v1.Node) (bool, error) {
-	return once(ctx, i.calls, i.calls.about("InstanceExists", node.Name),
-		within(i.plugin, func(ctx context.Context, plugin cloudprovider.InstancesV2) (bool, error) {
-			return plugin.InstanceExists(ctx, node.DeepCopy())
-		}))
+	return askOf(ctx, i, "InstanceExists", cloudprovider.InstancesV2.InstanceExists, node)
 }
 
 func (i *instancesV2) InstanceShutdown(ctx context.Context, node *v1.Node) (bool, error) {
-	return once(ctx, i.calls, i.calls.about("InstanceShutdown", node.Name),
-		within(i.plugin, func(ctx context.Context, plugin cloudprovider.InstancesV2) (bool, error) {
-			return plugin.InstanceShutdown(ctx, node.DeepCopy())
-		}))
+	return askOf(ctx, i, "InstanceShutdown", cloudprovider.InstancesV2.InstanceShutdown, node)
 }
 
 func (i *instancesV2) InstanceMetadata(ctx context.Context, node *v1.Node) (*cloudprovider.InstanceMetadata, error) {
-	return once(ctx, i.calls, i.calls.about("InstanceMetadata", node.Name),
-		within(i.plugin, func(ctx context.Context, plugin cloudprovider.InstancesV2) (*cloudprovider.InstanceMetadata, error) {
-			return plugin.InstanceMetadata(ctx, node.DeepCopy())
-		}))
+	return askOf(ctx, i, "InstanceMetadata", cloudprovider.InstancesV2.InstanceMetadata, node)
 }
 
 // instances is the legacy cloudprovider.Instances as controllers call it.
@@ -82,10 +82,9 @@ func (i *instances) InstanceTypeByProviderID(ctx context.Context, providerID str
 }
 
 func (i *instances) AddSSHKeyToAllInstances(ctx context.Context, user string, keyData []byte) error {
-	return i.calls.change(ctx, i.calls.about("AddSSHKeyToAllInstances", ""),
-		withinChange(i.plugin, func(ctx context.Context, plugin cloudprovider.Instances) error {
-			return plugin.AddSSHKeyToAllInstances(ctx, user, slices.Clone(keyData))
-		}))
+	return write(ctx, i.offered, i.calls.methods.About("AddSSHKeyToAllInstances"), func(ctx context.Context, plugin cloudprovider.Instances) error {
+		return plugin.AddSSHKeyToAllInstances(ctx, user, slices.Clone(keyData))
+	})
 }
 
 func (i *instances) CurrentNodeName(ctx context.Context, hostname string) (types.NodeName, error) {
@@ -104,10 +103,9 @@ func (i *instances) InstanceShutdownByProviderID(ctx context.Context, providerID
 type zones struct{ offered[cloudprovider.Zones] }
 
 func (z *zones) GetZone(ctx context.Context) (cloudprovider.Zone, error) {
-	return once(ctx, z.calls, z.calls.about("GetZone", ""),
-		within(z.plugin, func(ctx context.Context, plugin cloudprovider.Zones) (cloudprovider.Zone, error) {
-			return plugin.GetZone(ctx)
-		}))
+	return read(ctx, z.offered, z.calls.methods.About("GetZone"), func(ctx context.Context, plugin cloudprovider.Zones) (cloudprovider.Zone, error) {
+		return plugin.GetZone(ctx)
+	})
 }
 
 func (z *zones) GetZoneByProviderID(ctx context.Context, providerID string) (cloudprovider.Zone, error) {
@@ -130,7 +128,7 @@ type loadBalancer struct {
 
 // GetLoadBalancerName computes a name, and does not wait for other calls. It is empty if the plugin panics.
 func (l *loadBalancer) GetLoadBalancerName(ctx context.Context, clusterName string, service *v1.Service) (name string) {
-	_ = Protect("GetLoadBalancerName", func() error {
+	_ = guard.Protect("GetLoadBalancerName", func() error {
 		plugin, err := l.plugin.get()
 		if err == nil {
 			name = plugin.GetLoadBalancerName(ctx, clusterName, service.DeepCopy())
@@ -149,59 +147,52 @@ type found struct {
 func (l *loadBalancer) GetLoadBalancer(ctx context.Context, clusterName string, service *v1.Service) (
 	*v1.LoadBalancerStatus, bool, error,
 ) {
-	got, err := once(ctx, l.calls, l.calls.about("GetLoadBalancer", key(service)),
-		within(l.plugin, func(ctx context.Context, plugin cloudprovider.LoadBalancer) (found, error) {
-			status, exists, err := plugin.GetLoadBalancer(ctx, clusterName, service.DeepCopy())
-			return found{status.DeepCopy(), exists}, err
-		}))
+	got, err := read(ctx, l.offered, l.calls.methods.About("GetLoadBalancer", key(service)), func(ctx context.Context, plugin cloudprovider.LoadBalancer) (found, error) {
+		status, exists, err := plugin.GetLoadBalancer(ctx, clusterName, service.DeepCopy())
+		return found{status.DeepCopy(), exists}, err
+	})
 	return got.status, got.exists, err
 }
 
 func (l *loadBalancer) EnsureLoadBalancer(ctx context.Context, clusterName string, service *v1.Service, nodes []*v1.Node) (
 	*v1.LoadBalancerStatus, error,
 ) {
-	return once(ctx, l.calls, l.calls.about("EnsureLoadBalancer", key(service)),
-		within(l.plugin, func(ctx context.Context, plugin cloudprovider.LoadBalancer) (*v1.LoadBalancerStatus, error) {
-			status, err := plugin.EnsureLoadBalancer(ctx, clusterName, service.DeepCopy(), l.calls.targets.copiesOf(nodes))
-			return status.DeepCopy(), err
-		}))
+	return read(ctx, l.offered, l.calls.methods.About("EnsureLoadBalancer", key(service)), func(ctx context.Context, plugin cloudprovider.LoadBalancer) (*v1.LoadBalancerStatus, error) {
+		status, err := plugin.EnsureLoadBalancer(ctx, clusterName, service.DeepCopy(), l.calls.targets.copiesOf(nodes))
+		return status.DeepCopy(), err
+	})
 }
 
 func (l *loadBalancer) UpdateLoadBalancer(ctx context.Context, clusterName string, service *v1.Service, nodes []*v1.Node) error {
-	return l.calls.change(ctx, l.calls.about("UpdateLoadBalancer", key(service)),
-		withinChange(l.plugin, func(ctx context.Context, plugin cloudprovider.LoadBalancer) error {
-			return plugin.UpdateLoadBalancer(ctx, clusterName, service.DeepCopy(), l.calls.targets.copiesOf(nodes))
-		}))
+	return write(ctx, l.offered, l.calls.methods.About("UpdateLoadBalancer", key(service)), func(ctx context.Context, plugin cloudprovider.LoadBalancer) error {
+		return plugin.UpdateLoadBalancer(ctx, clusterName, service.DeepCopy(), l.calls.targets.copiesOf(nodes))
+	})
 }
 
 func (l *loadBalancer) EnsureLoadBalancerDeleted(ctx context.Context, clusterName string, service *v1.Service) error {
-	return l.calls.change(ctx, l.calls.about("EnsureLoadBalancerDeleted", key(service)),
-		withinChange(l.plugin, func(ctx context.Context, plugin cloudprovider.LoadBalancer) error {
-			return plugin.EnsureLoadBalancerDeleted(ctx, clusterName, service.DeepCopy())
-		}))
+	return write(ctx, l.offered, l.calls.methods.About("EnsureLoadBalancerDeleted", key(service)), func(ctx context.Context, plugin cloudprovider.LoadBalancer) error {
+		return plugin.EnsureLoadBalancerDeleted(ctx, clusterName, service.DeepCopy())
+	})
 }
 
 // routes is cloudprovider.Routes as controllers call it.
 type routes struct{ offered[cloudprovider.Routes] }
 
 func (r *routes) ListRoutes(ctx context.Context, clusterName string) ([]*cloudprovider.Route, error) {
-	return once(ctx, r.calls, r.calls.about("ListRoutes", ""),
-		within(r.plugin, func(ctx context.Context, plugin cloudprovider.Routes) ([]*cloudprovider.Route, error) {
-			listed, err := plugin.ListRoutes(ctx, clusterName)
-			return copiesOfRoutes(listed), err
-		}))
+	return read(ctx, r.offered, r.calls.methods.About("ListRoutes"), func(ctx context.Context, plugin cloudprovider.Routes) ([]*cloudprovider.Route, error) {
+		listed, err := plugin.ListRoutes(ctx, clusterName)
+		return copiesOfRoutes(listed), err
+	})
 }
 
 func (r *routes) CreateRoute(ctx context.Context, clusterName, nameHint string, route *cloudprovider.Route) error {
-	return r.calls.change(ctx, r.calls.about("CreateRoute", route.DestinationCIDR),
-		withinChange(r.plugin, func(ctx context.Context, plugin cloudprovider.Routes) error {
-			return plugin.CreateRoute(ctx, clusterName, nameHint, copyOfRoute(route))
-		}))
+	return write(ctx, r.offered, r.calls.methods.About("CreateRoute", route.DestinationCIDR), func(ctx context.Context, plugin cloudprovider.Routes) error {
+		return plugin.CreateRoute(ctx, clusterName, nameHint, copyOfRoute(route))
+	})
 }
 
 func (r *routes) DeleteRoute(ctx context.Context, clusterName string, route *cloudprovider.Route) error {
-	return r.calls.change(ctx, r.calls.about("DeleteRoute", route.DestinationCIDR),
-		withinChange(r.plugin, func(ctx context.Context, plugin cloudprovider.Routes) error {
-			return plugin.DeleteRoute(ctx, clusterName, copyOfRoute(route))
-		}))
+	return write(ctx, r.offered, r.calls.methods.About("DeleteRoute", route.DestinationCIDR), func(ctx context.Context, plugin cloudprovider.Routes) error {
+		return plugin.DeleteRoute(ctx, clusterName, copyOfRoute(route))
+	})
 }

@@ -11,8 +11,12 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/mooring-ccm/mooring/internal/cloud/admission"
 	"github.com/mooring-ccm/mooring/provider"
 )
+
+// What package admission does with refusals at the worst: the least rate, the least one that is only a guess, and a pause for one object.
+const leastRate, leastGuess, firstPause = 0.5, 1.0, time.Second
 
 // kinds are the calls of controllers, with the priority that is theirs.
 var kinds = map[string]struct {
@@ -21,13 +25,13 @@ var kinds = map[string]struct {
 	group    string
 	prefix   string // of the plugin's object
 }{
-	"node":      {(*misbehaving).node, PriorityNewNode, GroupInstances, ""},
-	"refresh":   {(*misbehaving).node, PriorityRefresh, GroupInstances, ""},
-	"exists":    {(*misbehaving).exists, PriorityDeletion, GroupInstances, ""},
-	"ensure":    {(*misbehaving).ensure, PriorityNewObject, GroupLoadBalancers, ""},
-	"get":       {(*misbehaving).get, PriorityRefresh, GroupLoadBalancers, "get "},
-	"route":     {(*misbehaving).route, PriorityUpdate, GroupRoutes, ""},
-	"balancers": {(*misbehaving).listBalancers, PriorityRefresh, GroupLoadBalancers, ""},
+	"node":      {(*misbehaving).node, PriorityNewNode, admission.GroupInstances, ""},
+	"refresh":   {(*misbehaving).node, PriorityRefresh, admission.GroupInstances, ""},
+	"exists":    {(*misbehaving).exists, PriorityDeletion, admission.GroupInstances, ""},
+	"ensure":    {(*misbehaving).ensure, PriorityNewObject, admission.GroupLoadBalancers, ""},
+	"get":       {(*misbehaving).get, PriorityRefresh, admission.GroupLoadBalancers, "get "},
+	"route":     {(*misbehaving).route, PriorityUpdate, admission.GroupRoutes, ""},
+	"balancers": {(*misbehaving).listBalancers, PriorityRefresh, admission.GroupLoadBalancers, ""},
 }
 
 // badObject is an object that misbehaves forever.

@@ -11,6 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/mooring-ccm/mooring/internal/cloud/admission"
+	"github.com/mooring-ccm/mooring/internal/cloud/guard"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -32,7 +34,7 @@ func TestPanicsAreErrors(t *testing.T) {
 				}
 			}
 			m.set(exits, name)
-			if err := call(t.Context(), name); !errors.Is(err, errExited) {
+			if err := call(t.Context(), name); !errors.Is(err, guard.ErrExited) {
 				t.Errorf("%s: error %v of a plugin that ends its goroutine", name, err)
 			}
 			if took := m.join(t, 1); took > 2*usual {
@@ -43,7 +45,7 @@ func TestPanicsAreErrors(t *testing.T) {
 		if got := testutil.ToFloat64(metrics.panics.WithLabelValues("EnsureLoadBalancer")); got != 100 {
 			t.Errorf("%v panics of EnsureLoadBalancer are counted, want 100", got)
 		}
-		if got := testutil.ToFloat64(metrics.inFlight.WithLabelValues(GroupLoadBalancers)); got != 0 {
+		if got := testutil.ToFloat64(metrics.queue.InFlight.WithLabelValues(admission.GroupLoadBalancers)); got != 0 {
 			t.Errorf("%v calls of load balancers are under way, want none", got)
 		}
 	})
@@ -152,7 +154,7 @@ func TestThrottledServices(t *testing.T) {
 							continue // each may still be the first that a quota refuses, and holds its own group
 						}
 						began := time.Now()
-						if err := m.ensure(WithPriority(t.Context(), PriorityNewObject), "healthy"); err != nil || time.Since(began) > 2*usual+MaxGroupPause+time.Second {
+						if err := m.ensure(WithPriority(t.Context(), PriorityNewObject), "healthy"); err != nil || time.Since(began) > 2*usual+admission.MaxGroupPause+time.Second {
 							t.Errorf("after %s, a healthy Service: %v after %s", after, err, time.Since(began))
 						}
 					}

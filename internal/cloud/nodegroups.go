@@ -19,37 +19,37 @@ type nodeGroups struct {
 func nodeGroup(id string) string { return "node group/" + id }
 
 func (n *nodeGroups) ListNodeGroups(ctx context.Context) ([]provider.NodeGroup, error) {
-	return once(ctx, n.calls, n.calls.about("ListNodeGroups", ""), n.plugin.ListNodeGroups)
+	return once(ctx, n.calls, n.calls.methods.About("ListNodeGroups"), n.plugin.ListNodeGroups)
 }
 
 func (n *nodeGroups) NodeGroupStatus(ctx context.Context, group string) (provider.NodeGroupStatus, error) {
-	about := n.calls.about("NodeGroupStatus", nodeGroup(group))
+	about := n.calls.methods.About("NodeGroupStatus", nodeGroup(group))
 	return once(ctx, n.calls, about, func(ctx context.Context) (provider.NodeGroupStatus, error) {
 		return n.plugin.NodeGroupStatus(ctx, group)
 	})
 }
 
 func (n *nodeGroups) NodeGroupTemplate(ctx context.Context, group string) (*v1.Node, error) {
-	return once(ctx, n.calls, n.calls.about("NodeGroupTemplate", nodeGroup(group)), func(ctx context.Context) (*v1.Node, error) {
+	return once(ctx, n.calls, n.calls.methods.About("NodeGroupTemplate", nodeGroup(group)), func(ctx context.Context) (*v1.Node, error) {
 		template, err := n.plugin.NodeGroupTemplate(ctx, group)
 		return template.DeepCopy(), err
 	})
 }
 
 func (n *nodeGroups) IncreaseNodeGroup(ctx context.Context, group string, delta int) error {
-	return n.calls.change(ctx, n.calls.about("IncreaseNodeGroup", nodeGroup(group)), func(ctx context.Context) error {
+	return n.calls.change(ctx, n.calls.methods.About("IncreaseNodeGroup", nodeGroup(group)), func(ctx context.Context) error {
 		return n.plugin.IncreaseNodeGroup(ctx, group, delta)
 	})
 }
 
 func (n *nodeGroups) DecreaseNodeGroupTarget(ctx context.Context, group string, delta int) error {
-	return n.calls.change(ctx, n.calls.about("DecreaseNodeGroupTarget", nodeGroup(group)), func(ctx context.Context) error {
+	return n.calls.change(ctx, n.calls.methods.About("DecreaseNodeGroupTarget", nodeGroup(group)), func(ctx context.Context) error {
 		return n.plugin.DecreaseNodeGroupTarget(ctx, group, delta)
 	})
 }
 
 func (n *nodeGroups) DeleteNodeGroupInstances(ctx context.Context, group string, providerIDs []string) error {
-	return n.calls.change(ctx, n.calls.about("DeleteNodeGroupInstances", nodeGroup(group)), func(ctx context.Context) error {
+	return n.calls.change(ctx, n.calls.methods.About("DeleteNodeGroupInstances", nodeGroup(group)), func(ctx context.Context) error {
 		return n.plugin.DeleteNodeGroupInstances(ctx, group, slices.Clone(providerIDs))
 	})
 }

@@ -14,8 +14,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/internal/cloud/admission"
 	"github.com/mooring-ccm/mooring/internal/cloud/classify"
-	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/internal/cloud/guard"
 )
 
 // TestAsManyCallsAsFromTheReference are made at the same time, where nothing else is declared.
@@ -82,17 +83,6 @@ func TestAsManyCallsAsFromTheReference(t *testing.T) {
 	}
 }
 
-// TestSilentNodesOfTheOldInterfaces: the reference asks for the ID of a silent node beside its questions about new nodes, and so do we.
-func TestSilentNodesOfTheOldInterfaces(t *testing.T) {
-	bounds := poolsOf(Concurrency{}, 0, provider.Capabilities{})
-	question := subject{operation: operations["InstanceID"], name: "InstanceID", object: "a"}
-	for priority, want := range map[Priority]string{PriorityNewNode: poolNewNodes, PriorityDeletion: poolNodeLifecycle} {
-		if got := bounds.of(question, priority); got != want {
-			t.Errorf("with the priority %s it is one of the %s, want %s", priority, got, want)
-		}
-	}
-}
-
 // TestManyCallsByAFlag: the calls under way grow to what the flag says within a few answers, and all calls take hardly longer than that many at once.
 func TestManyCallsByAFlag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -156,8 +146,8 @@ func TestAnOutstandingCall(t *testing.T) {
 		call  func(m *misbehaving) func(context.Context, string) error
 		after time.Duration
 	}{
-		"a read":  {func(m *misbehaving) func(context.Context, string) error { return m.node }, readOutstanding},
-		"a write": {func(m *misbehaving) func(context.Context, string) error { return m.ensure }, writeOutstanding},
+		"a read":  {func(m *misbehaving) func(context.Context, string) error { return m.node }, guard.Long},
+		"a write": {func(m *misbehaving) func(context.Context, string) error { return m.ensure }, classify.MaxRetryAfter},
 	} {
 		t.Run(name, func(t *testing.T) {
 			nothingDeclared(t, func(t *testing.T, m *misbehaving) {
@@ -199,7 +189,7 @@ func TestAnOutstandingCall(t *testing.T) {
 				if calls := m.called("a"); calls != 1 {
 					t.Errorf("the plugin was called %d times for the object", calls)
 				}
-				gauge := m.cloud.(*decorated).calls.metrics.outstanding.WithLabelValues(operations[running.Operation].group)
+				gauge := m.cloud.(*decorated).calls.metrics.queue.Outstanding.WithLabelValues(admission.Operations[running.Operation].Group)
 				if got := testutil.ToFloat64(gauge); got != 1 {
 					t.Errorf("%v calls are shown as outstanding", got)
 				}
@@ -219,7 +209,7 @@ func TestAnOutstandingCall(t *testing.T) {
 // TestAMethodThatIsSlow is given ten times the median of its calls.
 func TestAMethodThatIsSlow(t *testing.T) {
 	nothingDeclared(t, func(t *testing.T, m *misbehaving) {
-		for _, name := range numbered("slow", lastCalls) {
+		for _, name := range numbered("slow", 20) {
 			m.set(slow(30*time.Second, nil), name)
 			if err := m.node(t.Context(), name); err != nil {
 				t.Fatal(err)
@@ -241,7 +231,7 @@ func TestAMethodThatIsSlow(t *testing.T) {
 func TestEightCallsOfAMethod(t *testing.T) {
 	nothingDeclared(t, func(t *testing.T, m *misbehaving) {
 		_ = m.node(t.Context(), "well")
-		hang := numbered("hangs", maxOutstanding+2)
+		hang := numbered("hangs", guard.MaxOutstanding+2)
 		m.set(m.hangs, hang...)
 		for _, name := range hang {
 			go func() { _ = m.node(m.ctx, name) }()
@@ -251,10 +241,10 @@ func TestEightCallsOfAMethod(t *testing.T) {
 		for _, name := range hang {
 			called += m.called(name)
 		}
-		if called != maxOutstanding+1 {
-			t.Errorf("%d calls that hang were made, want %d", called, maxOutstanding+1)
+		if called != guard.MaxOutstanding+1 {
+			t.Errorf("%d calls that hang were made, want %d", called, guard.MaxOutstanding+1)
 		}
-		if err := Overdue(m.cloud); !errors.Is(err, ErrTooManyOutstanding) || !strings.Contains(err.Error(), "InstanceMetadata") {
+		if err := Overdue(m.cloud); !errors.Is(err, guard.ErrTooManyOutstanding) || !strings.Contains(err.Error(), "InstanceMetadata") {
 			t.Errorf("readiness: %v", err)
 		}
 		told := make(chan string, 1)

@@ -10,18 +10,20 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	traced "go.opentelemetry.io/otel/trace"
 	v1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 )
 
-// TestWithoutATracerNothingIsMade: neither a span nor a context that would carry it.
-func TestWithoutATracerNothingIsMade(t *testing.T) {
-	calls := Decorate(&plugin{}, Options{}).(*decorated).calls
-	ctx := t.Context()
-	calling, made := calls.call(ctx, calls.about("InstanceMetadata", "a"))
-	if calling != ctx || made.span.SpanContext().IsValid() {
-		t.Errorf("the call has a context of its own, or the span %v", made.span.SpanContext())
-	}
+// TestWithoutATracer no span is made.
+func TestWithoutATracer(t *testing.T) {
+	cloud := Decorate(&plugin{metadata: func(ctx context.Context, _ *v1.Node) (*cloudprovider.InstanceMetadata, error) {
+		if span := traced.SpanFromContext(ctx); span.IsRecording() || span.SpanContext().IsValid() {
+			t.Errorf("the call has the span %v", span.SpanContext())
+		}
+		return nil, nil
+	}}, Options{})
+	_, _ = metadataOf(t, cloud, t.Context())
 }
 
 // TestEachCallHasASpan that says how long it waited and what came of it.

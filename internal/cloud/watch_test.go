@@ -11,6 +11,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/internal/cloud/classify"
+	"github.com/mooring-ccm/mooring/internal/cloud/guard"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -73,7 +74,7 @@ func TestAWatchThatDoesNotBegin(t *testing.T) {
 				t.Error("an event of a watch that was given up")
 				return nil
 			})
-			if !errors.Is(err, classify.ErrDeadline) || time.Since(start) != time.Minute+grace {
+			if !errors.Is(err, classify.ErrDeadline) || time.Since(start) != time.Minute+guard.Grace {
 				t.Errorf("error %v after %s, want the deadline after a minute", err, time.Since(start))
 			}
 			close(come)

@@ -138,7 +138,7 @@ var ofOthers = []Mutant{
 	},
 	{
 		Name: "no-recover", What: "a panic of the plugin is not caught", Schedule: panics,
-		File: "internal/cloud/panic.go",
+		File: "internal/cloud/guard/panic.go",
 		Old:  "\t\tswitch value := recover(); {\n", New: "\t\tswitch value := any(nil); {\n",
 	},
 }

@@ -1,4 +1,4 @@
-package cloud
+package guard
 
 import (
 	"errors"
@@ -28,8 +28,8 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// errExited is a plugin that ended its goroutine by runtime.Goexit instead of returning.
-var errExited = errors.New("it ended its goroutine instead of returning")
+// ErrExited is a plugin that ended its goroutine by runtime.Goexit instead of returning.
+var ErrExited = errors.New("it ended its goroutine instead of returning")
 
 // Protect calls the plugin and makes a *PanicError of a panic. Every call of the plugin passes it, those of package ccm that
 // have no place in the queue too; there is no other recover around a plugin. The function is called on this goroutine; if it
@@ -41,7 +41,7 @@ func Protect(operation string, call func() error, exited func(error)) (err error
 		case value != nil:
 			err = &PanicError{Operation: operation, Value: value, Stack: debug.Stack()}
 		case !returned && exited != nil:
-			exited(fmt.Errorf("the cloud provider did not return from %s: %w", operation, errExited))
+			exited(fmt.Errorf("the cloud provider did not return from %s: %w", operation, ErrExited))
 		}
 	}()
 	err = call()

@@ -1,4 +1,4 @@
-package cloud
+package admission
 
 import (
 	"cmp"
@@ -31,15 +31,15 @@ const (
 	poolRouteWrites   = "changes of routes" // of which the route controller bounds the number
 )
 
-// pools is how many calls of each pool may be under way at once. A pool that is missing has no bound of its own.
-type pools map[string]int
+// Bounds is how many calls of each pool may be under way at once. A pool that is missing has no bound of its own.
+type Bounds map[string]int
 
-// poolsOf returns the bounds: what the operator says, or else what the provider declares, or else the reference's numbers. Where calls at
+// BoundsOf returns the bounds: what the operator says, or else what the provider declares, or else the reference's numbers. Where calls at
 // the same time are declared, that is for reads; writes have declarations of their own.
-func poolsOf(flags Concurrency, declared int, capabilities provider.Capabilities) pools {
+func BoundsOf(flags Concurrency, declared int, capabilities provider.Capabilities) Bounds {
 	one := func(sizes ...int) int { return max(cmp.Or(sizes...), 1) }
 	services := one(flags.ServiceSyncs, capabilities.LoadBalancerWrites)
-	bounds := pools{
+	bounds := Bounds{
 		poolNewNodes:      one(flags.NodeSyncs, declared),
 		poolNodeStatus:    one(flags.NodeStatusUpdates, flags.NodeSyncs, declared),
 		poolNodeLifecycle: one(flags.NodeLifecycleSyncs, declared),
@@ -54,16 +54,16 @@ func poolsOf(flags Concurrency, declared int, capabilities provider.Capabilities
 }
 
 // of returns the pool of a call.
-func (l pools) of(about subject, priority Priority) string {
+func (b Bounds) of(about Subject, priority Priority) string {
 	switch {
 	case about.pool == poolNodeStatus && priority == PriorityNewNode:
 		return poolNewNodes
 	case about.pool == poolNewNodes && priority == PriorityDeletion: // the old interfaces ask by InstanceID for a silent node, too
 		return poolNodeLifecycle
-	case about.pool == poolBalancerReads && l[poolBalancerReads] == 0: // the reference looks them up where it writes them
+	case about.pool == poolBalancerReads && b[poolBalancerReads] == 0: // the reference looks them up where it writes them
 		return poolServices
 	case about.pool == "":
-		return about.name
+		return about.Method
 	default:
 		return about.pool
 	}

@@ -1,4 +1,4 @@
-package cloud
+package admission
 
 import (
 	"context"
@@ -13,48 +13,61 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
 	"github.com/mooring-ccm/mooring/internal/cloud/classify"
+	"github.com/mooring-ccm/mooring/internal/cloud/guard"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-func newTestQueue(most int, limit rate.Limit, burst int) *queue {
-	return newQueue(groupNames(provider.Limits{}), pools{}, most, limit, burst, newMetrics(nil))
+func newTestQueue(most int, limit rate.Limit, burst int) *Queue {
+	gauge := func(name string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name}, []string{"group"})
+	}
+	counter := func(name string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name}, []string{"group"})
+	}
+	return New(Methods(nil).Groups(), Bounds{}, most, limit, burst, Metrics{gauge("a"), gauge("b"), gauge("c"), gauge("d"), counter("e"), counter("f")})
+}
+
+// letIn waits until a call of a queue is let in.
+func letIn(ctx context.Context, q *Queue, about Subject) (*Waiter, error) {
+	return q.Enter(ctx, RequestOf(ctx), about, 0)
 }
 
 // onInstance is a read about an instance.
-func onInstance(name string) subject {
-	return subject{operation: operations["InstanceMetadata"], name: "InstanceMetadata", object: name}
+func onInstance(name string) Subject {
+	return Methods(nil).About("InstanceMetadata", name)
 }
 
-func onService(name string) subject {
-	return subject{operation: operations["EnsureLoadBalancer"], name: "EnsureLoadBalancer", object: name}
+func onService(name string) Subject {
+	return Methods(nil).About("EnsureLoadBalancer", name)
 }
 
 // reading is a read about a Service.
-func reading(name string) subject {
-	return subject{operation: operations["GetLoadBalancer"], name: "GetLoadBalancer", object: name}
+func reading(name string) Subject {
+	return Methods(nil).About("GetLoadBalancer", name)
 }
 
-var accepted = outcome{label: classify.OutcomeOK}
+var accepted = Result{Outcome: classify.OutcomeOK}
 
-func refusedFor(retryAfter time.Duration) outcome {
-	return outcome{label: classify.OutcomeThrottled, refused: true, retryAfter: retryAfter}
+func refusedFor(retryAfter time.Duration) Result {
+	return Result{Err: &provider.ThrottledError{RetryAfter: retryAfter, Err: errors.New("over quota")}, Outcome: classify.OutcomeThrottled}
 }
 
 // single is a queue with one place, which is taken, and the calls that come through in their order.
 type single struct {
 	t     *testing.T
-	queue *queue
-	first *waiter
+	queue *Queue
+	first *Waiter
 	order []string
 }
 
 func newSingle(t *testing.T) *single {
 	t.Helper()
 	q := newTestQueue(1, 0, 0)
-	first, err := q.enter(t.Context(), reading("first"), 0)
+	first, err := letIn(t.Context(), q, reading("first"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,22 +75,22 @@ func newSingle(t *testing.T) *single {
 }
 
 // wait lets a call wait, which notes its name when it comes through and leaves at once.
-func (s *single) wait(ctx context.Context, about subject) {
+func (s *single) wait(ctx context.Context, about Subject) {
 	s.t.Helper()
 	go func() {
-		w, err := s.queue.enter(ctx, about, 0)
+		w, err := letIn(ctx, s.queue, about)
 		if err != nil {
 			return
 		}
-		s.order = append(s.order, about.object) // one place: never two at once
-		s.queue.leave(w, accepted)
+		s.order = append(s.order, about.Object) // one place: never two at once
+		s.queue.Leave(w, accepted)
 	}()
 	synctest.Wait()
 }
 
 // open frees the place and returns the order in which calls came through.
 func (s *single) open() []string {
-	s.queue.leave(s.first, accepted)
+	s.queue.Leave(s.first, accepted)
 	time.Sleep(time.Minute)
 	synctest.Wait()
 	return s.order
@@ -104,8 +117,8 @@ func TestCallsInOneTurnKeepTheirPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSingle(t)
 		turn := InOneTurn(t.Context())
-		s.queue.leave(s.first, accepted)
-		w, err := s.queue.enter(turn, reading("first of two"), 0)
+		s.queue.Leave(s.first, accepted)
+		w, err := letIn(turn, s.queue, reading("first of two"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,9 +136,9 @@ func TestCallsInOneTurnKeepTheirPlace(t *testing.T) {
 func TestRefusedObjectsGoBeforeRefreshes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSingle(t)
-		s.queue.leave(s.first, accepted)
+		s.queue.Leave(s.first, accepted)
 		for _, name := range []string{"refused", "refused refresh"} {
-			s.queue.leave(enter(t, s.queue, reading(name)), refusedFor(0))
+			s.queue.Leave(enter(t, s.queue, reading(name)), refusedFor(0))
 		}
 		time.Sleep(time.Minute) // the pause
 		s.first = enter(t, s.queue, reading("first"))
@@ -143,14 +156,14 @@ func TestRefusedObjectsGoBeforeRefreshes(t *testing.T) {
 
 // TestAnAnsweredObjectWaitsBehindNoMore also with the calls that wait since before the answer: later ones about it must not pass them for ever.
 func TestAnAnsweredObjectWaitsBehindNoMore(t *testing.T) {
-	for name, worse := range map[string]outcome{"hung": {label: classify.OutcomeTimeout}, "refused": refusedFor(0)} {
+	for name, worse := range map[string]Result{"hung": {Outcome: classify.OutcomeTimeout}, "refused": refusedFor(0)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSingle(t)
-				s.queue.leave(s.first, accepted)
-				s.queue.leave(enter(t, s.queue, onInstance("slow")), worse)
+				s.queue.Leave(s.first, accepted)
+				s.queue.Leave(enter(t, s.queue, onInstance("slow")), worse)
 				s.first = enter(t, s.queue, onInstance("slow"))
-				exists := subject{operation: operations["InstanceExists"], name: "InstanceExists", object: "slow"}
+				exists := Methods(nil).About("InstanceExists", "slow")
 				s.wait(t.Context(), exists)
 				s.wait(t.Context(), onInstance("other"))
 				if diff := cmp.Diff([]string{"slow", "other"}, s.open()); diff != "" {
@@ -203,7 +216,7 @@ func TestACallerThatGivesUpLeavesAtOnce(t *testing.T) {
 		own := errors.New("own")
 		gone := make(chan error, 1)
 		go func() {
-			_, err := s.queue.enter(ctx, reading("impatient"), 0)
+			_, err := letIn(ctx, s.queue, reading("impatient"))
 			gone <- err
 		}()
 		synctest.Wait()
@@ -225,9 +238,9 @@ func TestACallerThatGivesUpLeavesAtOnce(t *testing.T) {
 }
 
 // enter lets calls in, one after the other, and fails the test if one is not.
-func enter(t *testing.T, q *queue, about subject) *waiter {
+func enter(t *testing.T, q *Queue, about Subject) *Waiter {
 	t.Helper()
-	w, err := q.enter(t.Context(), about, 0)
+	w, err := letIn(t.Context(), q, about)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,18 +250,18 @@ func enter(t *testing.T, q *queue, about subject) *waiter {
 func TestRetryAfterHoldsItsGroupThenOneTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newTestQueue(64, 0, 0)
-		q.leave(enter(t, q, onInstance("a")), refusedFor(3*time.Second))
-		q.leave(enter(t, q, onInstance("z")), refusedFor(3*time.Second))
+		q.Leave(enter(t, q, onInstance("a")), refusedFor(3*time.Second))
+		q.Leave(enter(t, q, onInstance("z")), refusedFor(3*time.Second))
 		start := time.Now()
-		if other := enter(t, q, onService("a")); other.admitted != start {
-			waited := other.admitted.Sub(start)
+		if other := enter(t, q, onService("a")); other.Began != start {
+			waited := other.Began.Sub(start)
 			t.Errorf("a call of another group entered after %s", waited)
 		}
 		probe := enter(t, q, onInstance("b"))
 		if waited := time.Since(start); waited != firstPause {
 			t.Errorf("another entered %s after the first refusal, want %s", waited, firstPause)
 		}
-		let := make(chan *waiter, 3)
+		let := make(chan *Waiter, 3)
 		for i := range cap(let) {
 			go func() { let <- enter(t, q, onInstance(fmt.Sprint("c", i))) }()
 		}
@@ -256,7 +269,7 @@ func TestRetryAfterHoldsItsGroupThenOneTries(t *testing.T) {
 		if len(let) != 0 {
 			t.Errorf("%d more were let in before the first has come back", len(let))
 		}
-		q.leave(probe, accepted)
+		q.Leave(probe, accepted)
 		time.Sleep(time.Second)
 		if len(let) != cap(let) {
 			t.Errorf("%d were let in after the first was accepted, want all %d", len(let), cap(let))
@@ -267,7 +280,7 @@ func TestRetryAfterHoldsItsGroupThenOneTries(t *testing.T) {
 // TestALongRetryAfterNeedsSeveralObjects: one may have reasons of its own for it.
 func TestALongRetryAfterNeedsSeveralObjects(t *testing.T) {
 	for name, test := range map[string]struct {
-		about func(string) subject
+		about func(string) Subject
 		want  string
 	}{
 		"reads":  {onInstance, "[0s 0s 1s 2s 4s 8s 16s 30s]"},
@@ -281,7 +294,7 @@ func TestALongRetryAfterNeedsSeveralObjects(t *testing.T) {
 					start := time.Now()
 					w := enter(t, q, test.about(strconv.Itoa(i)))
 					waits = append(waits, time.Since(start).Round(100*time.Millisecond))
-					q.leave(w, refusedFor(10*time.Minute))
+					q.Leave(w, refusedFor(10*time.Minute))
 				}
 				if got := fmt.Sprint(waits); got != test.want {
 					t.Errorf("after the refusals of others, objects waited %s, want %s", got, test.want)
@@ -295,8 +308,8 @@ func TestALongRetryAfterNeedsSeveralObjects(t *testing.T) {
 func TestAProbeThatHangsDelaysOthersBriefly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newTestQueue(64, 0, 0)
-		q.leave(enter(t, q, onInstance("a")), refusedFor(time.Second))
-		q.leave(enter(t, q, onInstance("z")), refusedFor(time.Second))
+		q.Leave(enter(t, q, onInstance("a")), refusedFor(time.Second))
+		q.Leave(enter(t, q, onInstance("z")), refusedFor(time.Second))
 		start := time.Now()
 		for _, name := range []string{"b", "c", "d"} { // none of them leaves
 			enter(t, q, onInstance(name))
@@ -316,7 +329,7 @@ func TestTheOperatorsLimitHolds(t *testing.T) {
 			if i%2 == 0 {
 				about = onService("a") // it is one limit for all groups
 			}
-			q.leave(enter(t, q, about), accepted)
+			q.Leave(enter(t, q, about), accepted)
 		}
 		if took := time.Since(start); took < 2*time.Second || took > 2100*time.Millisecond {
 			t.Errorf("25 calls at 10 a second with a burst of 5 took %s, want 2 s", took)
@@ -325,7 +338,7 @@ func TestTheOperatorsLimitHolds(t *testing.T) {
 }
 
 // under lets in as many calls of a group as come through in a moment, and returns how many those are.
-func under(t *testing.T, q *queue, about subject, tries int) int {
+func under(t *testing.T, q *Queue, about Subject, tries int) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
@@ -335,8 +348,8 @@ func under(t *testing.T, q *queue, about subject, tries int) int {
 	for i := range tries {
 		all.Go(func() {
 			about := about
-			about.object = fmt.Sprint(about.object, i)
-			if _, err := q.enter(ctx, about, 0); err == nil {
+			about = Methods(nil).About(about.Method, fmt.Sprint(about.Object, i))
+			if _, err := letIn(ctx, q, about); err == nil {
 				mu.Lock()
 				in++
 				mu.Unlock()
@@ -363,34 +376,34 @@ func TestEachGroupHasItsShare(t *testing.T) {
 // TestAWaitingCallIsReported once, after a minute, with what it waits for.
 func TestAWaitingCallIsReported(t *testing.T) {
 	for name, test := range map[string]struct {
-		before func(t *testing.T) *queue
+		before func(t *testing.T) *Queue
 		want   string
 	}{
-		"a pause": {func(t *testing.T) *queue {
+		"a pause": {func(t *testing.T) *Queue {
 			q := newTestQueue(8, 0, 0)
-			q.leave(enter(t, q, onInstance("a")), refusedFor(time.Minute))
-			q.leave(enter(t, q, onInstance("b")), refusedFor(time.Minute))
-			q.leave(enter(t, q, onInstance("c")), refusedFor(time.Minute))
-			q.leave(enter(t, q, onInstance("d")), refusedFor(time.Minute))
-			q.leave(enter(t, q, onInstance("e")), refusedFor(time.Minute))
-			q.leave(enter(t, q, onInstance("f")), refusedFor(time.Minute))
+			q.Leave(enter(t, q, onInstance("a")), refusedFor(time.Minute))
+			q.Leave(enter(t, q, onInstance("b")), refusedFor(time.Minute))
+			q.Leave(enter(t, q, onInstance("c")), refusedFor(time.Minute))
+			q.Leave(enter(t, q, onInstance("d")), refusedFor(time.Minute))
+			q.Leave(enter(t, q, onInstance("e")), refusedFor(time.Minute))
+			q.Leave(enter(t, q, onInstance("f")), refusedFor(time.Minute))
 			for _, object := range []string{"g", "h"} {
 				go func() {
-					if w, err := q.enter(WithPriority(t.Context(), PriorityNewNode), onInstance(object), 0); err == nil {
-						q.leave(w, refusedFor(time.Minute))
+					if w, err := letIn(WithPriority(t.Context(), PriorityNewNode), q, onInstance(object)); err == nil {
+						q.Leave(w, refusedFor(time.Minute))
 					}
 				}()
 				synctest.Wait()
 			}
 			return q
 		}, "the cloud asked for no calls for instances until 2000-01-01T00:01:31Z; 1 calls for instances are waiting"},
-		"a place": {func(t *testing.T) *queue {
+		"a place": {func(t *testing.T) *Queue {
 			q := newTestQueue(1, 0, 0)
 			w := enter(t, q, onService("a"))
-			time.AfterFunc(64*time.Second, func() { q.leave(w, accepted) })
+			time.AfterFunc(64*time.Second, func() { q.Leave(w, accepted) })
 			return q
 		}, "0 calls for instances and 1 others are under way; 1 calls for instances are waiting"},
-		"the operator's limit": {func(t *testing.T) *queue {
+		"the operator's limit": {func(t *testing.T) *Queue {
 			q := newTestQueue(8, 0.01, 1)
 			enter(t, q, onInstance("a"))
 			return q
@@ -407,19 +420,19 @@ func TestAWaitingCallIsReported(t *testing.T) {
 					return reasons
 				}
 				ctx := WithPriority(WithNotice(t.Context(), func(reason string) { got <- reason }), PriorityNewNode)
-				time.AfterFunc(noticeAfter-1, func() {
+				time.AfterFunc(guard.Long-1, func() {
 					if len(got) > 0 {
 						t.Errorf("called too early: %q", <-got)
 					}
 				})
-				time.AfterFunc(noticeAfter+500*time.Millisecond, func() {
+				time.AfterFunc(guard.Long+500*time.Millisecond, func() {
 					Join(ctx, WithNotice(t.Context(), func(reason string) { joined <- reason }))
 				})
-				w, err := q.enter(ctx, onInstance("n"), 0)
+				w, err := letIn(ctx, q, onInstance("n"))
 				if err != nil {
 					t.Fatal(err)
 				}
-				q.leave(w, accepted)
+				q.Leave(w, accepted)
 				synctest.Wait()
 				if diff := cmp.Diff([]string{test.want}, all(got)); diff != "" {
 					t.Errorf("reasons (-want +got):\n%s", diff)
@@ -428,7 +441,7 @@ func TestAWaitingCallIsReported(t *testing.T) {
 					t.Errorf("who joined later got (-want +got):\n%s", diff)
 				}
 				q.cap = nil
-				if _, err = q.enter(ctx, onService("n"), 0); err != nil || len(got) > 0 {
+				if _, err = letIn(ctx, q, onService("n")); err != nil || len(got) > 0 {
 					t.Errorf("a call that did not wait: got %q, error %v", all(got), err)
 				}
 			})
@@ -438,10 +451,21 @@ func TestAWaitingCallIsReported(t *testing.T) {
 
 // TestGroupsThatAProviderDeclares have a quota of their own.
 func TestGroupsThatAProviderDeclares(t *testing.T) {
-	names := groupNames(provider.Limits{Groups: map[string]string{
+	names := Methods{
 		"GetLoadBalancer": "load_balancer_reads", "ListLoadBalancers": "load_balancer_reads", "InstanceExists": "", "ListRoutes": "instances",
-	}})
+	}.Groups()
 	if got := strings.Join(names, " "); got != "instances load_balancers routes load_balancer_reads" {
 		t.Errorf("groups: %s", got)
+	}
+}
+
+// TestSilentNodesOfTheOldInterfaces: the reference asks for the ID of a silent node beside its questions about new nodes, and so do we.
+func TestSilentNodesOfTheOldInterfaces(t *testing.T) {
+	bounds := BoundsOf(Concurrency{}, 0, provider.Capabilities{})
+	question := Methods(nil).About("InstanceID", "a")
+	for priority, want := range map[Priority]string{PriorityNewNode: poolNewNodes, PriorityDeletion: poolNodeLifecycle} {
+		if got := bounds.of(question, priority); got != want {
+			t.Errorf("with the priority %s it is one of the %s, want %s", priority, got, want)
+		}
 	}
 }

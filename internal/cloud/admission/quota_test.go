@@ -1,4 +1,4 @@
-package cloud
+package admission
 
 import (
 	"testing"
@@ -10,7 +10,7 @@ import (
 func simulated(q *quota, bucket *tokens, calls int) (refused int) {
 	const takes = time.Millisecond
 	for now := bucket.at; calls > 0; calls-- {
-		now = later(now, q.ready())
+		now = later(now, q.ready(now))
 		t := q.admit(now)
 		now = now.Add(takes)
 		if bucket.take(t.at) {
@@ -56,7 +56,7 @@ func TestRefusalsOfOneEventCountOnce(t *testing.T) {
 	q, now := &quota{}, time.Unix(0, 0)
 	var under []ticket
 	for range 10 {
-		now = later(now, q.ready())
+		now = later(now, q.ready(now))
 		under = append(under, q.admit(now))
 	}
 	q.refuse(under[0], 0, now)
@@ -103,6 +103,7 @@ func TestTheRateIsLiftedAgain(t *testing.T) {
 	now := bucket.at
 	for range 12 {
 		now = now.Add(time.Minute)
+		q.ready(now)
 		q.accept(q.admit(now))
 	}
 	if q.rate != 0 {

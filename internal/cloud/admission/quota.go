@@ -1,10 +1,11 @@
-package cloud
+package admission
 
 import (
 	"math"
 	"time"
 
 	"github.com/mooring-ccm/mooring/internal/cloud/classify"
+	"github.com/mooring-ccm/mooring/internal/cloud/guard"
 )
 
 const (
@@ -14,16 +15,12 @@ const (
 	leastRate, mostRate = 0.5, 2000.0
 	// leastGuess bounds it where too few calls were accepted to estimate it by: the refusals may be about an object.
 	leastGuess = 1.0
-	// The rate doubles while calls wait for it: first within firstDoubling, after each cut within four times as long, up to longestDoubling.
-	firstDoubling, longestDoubling = 150 * time.Millisecond, time.Minute
 	// caution is the part of an estimate that is used, and mostCut the least that is left of the rate if enough calls were accepted.
 	caution, mostCut = 0.95, 0.7
 	// fewAccepted are too few calls to estimate a rate by.
-	fewAccepted = 4
-	// forgetRate is after how long a rate is dropped that no call waited for.
-	forgetRate = 5 * time.Minute
-	// lateTimer is how late a call may be let in without delaying the next one.
-	lateTimer = time.Millisecond
+	fewAccepted = 5
+	// lateShare is by which part of the time between two calls one may be late without delaying the next, as a timer is: about what caution leaves.
+	lateShare = 16
 )
 
 // ticket is a call that has been let in: the how many-th, when, and after how many cuts.
@@ -38,35 +35,36 @@ type ticket struct {
 // little less, and grows while calls wait for it, more slowly after each cut. See decision 50.
 type quota struct {
 	rate     float64       // calls a second, 0: none is known
-	doubling time.Duration // how long the rate takes to double
+	doubling time.Duration // how long the rate takes to double while calls wait for it
 	cuts     int
 
 	last, empty       ticket    // the newest call, and the newest refused one
-	next, pausedUntil time.Time // the rate lets no call in before next, the cloud none before pausedUntil
+	next, pausedUntil time.Time // no call is let in before next, as the rate has it, and not before pausedUntil, as the cloud has it
 	probing           bool      // after a pause, one call at a time, the last of them at probed
 	probed            time.Time
 	wanted            time.Time // when a call last waited for the rate, or the rate was cut
 }
 
-// ready returns when the next call may be let in, as far as the quota goes.
-func (q *quota) ready() time.Time {
-	at := later(q.pausedUntil, q.next)
-	if q.probing && !q.probed.IsZero() {
-		at = later(at, q.probed.Add(firstPause))
+// ready returns when the next call may be let in, as far as the quota goes. A rate is dropped that no call has waited for, or that bounds no more.
+func (q *quota) ready(now time.Time) time.Time {
+	if q.rate > 0 && (q.rate >= mostRate || now.Sub(q.wanted) >= classify.MaxRetryAfter) {
+		*q = quota{last: q.last, empty: q.last, cuts: q.cuts + 1}
 	}
-	return at
+	if q.probing && !q.probed.IsZero() {
+		return later(q.next, q.probed.Add(firstPause))
+	}
+	return q.next
 }
 
 // admit lets a call in.
 func (q *quota) admit(now time.Time) ticket {
-	q.forget(now)
 	if q.rate > 0 {
 		gap := q.gap()
 		if now.Sub(q.next) < gap/2 { // the call has waited for the rate
 			q.wanted = now
 			q.grow(min(now.Sub(q.last.at), max(time.Second, gap)))
 		}
-		if now.Sub(q.next) > min(gap/8, lateTimer) {
+		if now.Sub(q.next) > gap/lateShare {
 			q.next = now
 		}
 		q.next = q.next.Add(gap)
@@ -108,33 +106,28 @@ func (q *quota) refuse(t ticket, pause time.Duration, now time.Time) {
 		}
 		q.cuts++
 		q.probed, q.wanted = time.Time{}, now
-		q.next = later(q.pausedUntil, now.Add(q.gap()))
+		q.next = now.Add(q.gap())
 	}
+	q.next = later(q.next, q.pausedUntil)
 	if t.seq > q.empty.seq {
 		q.empty = t
 	}
 }
 
-// cut sets the rate by the first refusal of an event.
+// cut sets the rate by the first refusal of an event. It then doubles in a time in which it can be estimated again, and after each cut in four times as
+// long, up to guard.Long.
 func (q *quota) cut(t ticket) {
 	accepted, took := float64(t.seq-1-q.empty.seq), t.at.Sub(q.empty.at).Seconds()
 	switch {
 	case q.rate == 0:
-		q.rate, q.doubling, q.probing = firstRate, firstDoubling, true
+		q.rate, q.doubling, q.probing = firstRate, fewAccepted*time.Second/firstRate, true
 		return
 	case accepted < fewAccepted:
 		q.rate = max(q.rate/2, min(q.rate, leastGuess))
 	default:
 		q.rate = caution * max(mostCut*q.rate, min(q.rate, accepted/took))
 	}
-	q.rate, q.doubling = max(q.rate, leastRate), min(4*q.doubling, longestDoubling)
-}
-
-// forget drops a rate that no call has waited for, or that bounds no more.
-func (q *quota) forget(now time.Time) {
-	if q.rate > 0 && (q.rate >= mostRate || now.Sub(q.wanted) >= forgetRate) {
-		*q = quota{last: q.last, empty: q.last, cuts: q.cuts + 1}
-	}
+	q.rate, q.doubling = max(q.rate, leastRate), min(4*q.doubling, guard.Long)
 }
 
 func later(a, b time.Time) time.Time {
