@@ -89,13 +89,8 @@ func read[T, R any](ctx context.Context, of offered[T], about admission.Subject,
 
 // write calls what returns nothing but an error.
 func write[T any](ctx context.Context, of offered[T], about admission.Subject, method func(context.Context, T) error) error {
-	return of.calls.change(ctx, about, func(ctx context.Context) error {
-		plugin, err := of.plugin.get()
-		if err != nil {
-			return err
-		}
-		return method(ctx, plugin)
-	})
+	_, err := read(ctx, of, about, func(ctx context.Context, plugin T) (struct{}, error) { return struct{}{}, method(ctx, plugin) })
+	return err
 }
 
 // call makes a call, and reports whether the plugin is back from it, or has not been called.

@@ -31,7 +31,7 @@ func (c *client) changeRoutes(plugin provider.ChangeRoutesFunc) provider.ChangeR
 			return results, nil
 		}
 		made, err := once(ctx, c, c.methods.About("ChangeRoutes", objects...), func(ctx context.Context) (made routesMade, err error) {
-			made.results, err = plugin(ctx, clusterName, copiesOfChanges(free))
+			made.results, err = plugin(ctx, clusterName, copied(free, copyOfChange))
 			if made.answered = err == nil; !made.answered {
 				return made, err
 			}

@@ -15,16 +15,16 @@ import (
 // What a plugin gets is its own, and what it returns is ours: plugins write annotations into Services, sort lists and keep what they
 // got, also after their call was given up. What one call does to its arguments is seen by no other call and by no cache.
 
-func copiesOf(nodes []*v1.Node) []*v1.Node {
-	if nodes == nil {
-		return nil
-	}
-	copies := make([]*v1.Node, len(nodes))
-	for i, node := range nodes {
-		copies[i] = copyOfNode(node)
+// copied returns a list of copies.
+func copied[E any](all []E, own func(E) E) []E {
+	copies := slices.Clone(all)
+	for i := range copies {
+		copies[i] = own(copies[i])
 	}
 	return copies
 }
+
+func copiesOf(nodes []*v1.Node) []*v1.Node { return copied(nodes, copyOfNode) }
 
 // targets copies lists of all nodes. Each load balancer gets the same list, and copies of its labels and addresses took half the processor time of
 // many Ensures. So calls with one list share what nodes point to, as they do with the reference, but neither the nodes nor the list.
@@ -84,27 +84,13 @@ func copyOfRoute(route *cloudprovider.Route) *cloudprovider.Route {
 	return &own
 }
 
-func copiesOfRoutes(routes []*cloudprovider.Route) []*cloudprovider.Route {
-	copies := slices.Clone(routes)
-	for i, route := range copies {
-		copies[i] = copyOfRoute(route)
-	}
-	return copies
+func copyOfChange(change provider.RouteChange) provider.RouteChange {
+	change.Old, change.New = copyOfRoute(change.Old), copyOfRoute(change.New)
+	return change
 }
 
-func copiesOfChanges(changes []provider.RouteChange) []provider.RouteChange {
-	copies := slices.Clone(changes)
-	for i := range copies {
-		copies[i].Old, copies[i].New = copyOfRoute(copies[i].Old), copyOfRoute(copies[i].New)
-	}
-	return copies
-}
-
-func copiesOfBalancers(balancers []provider.LoadBalancer) []provider.LoadBalancer {
-	copies := slices.Clone(balancers)
-	for i := range copies {
-		copies[i].Status = *copies[i].Status.DeepCopy()
-		copies[i].Ports, copies[i].Targets = slices.Clone(copies[i].Ports), slices.Clone(copies[i].Targets)
-	}
-	return copies
+func copyOfBalancer(balancer provider.LoadBalancer) provider.LoadBalancer {
+	balancer.Status = *balancer.Status.DeepCopy()
+	balancer.Ports, balancer.Targets = slices.Clone(balancer.Ports), slices.Clone(balancer.Targets)
+	return balancer
 }

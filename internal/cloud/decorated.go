@@ -65,7 +65,7 @@ func (d *decorated) Capabilities() provider.Capabilities {
 		capabilities.ListLoadBalancers = func(ctx context.Context, clusterName string) ([]provider.LoadBalancer, error) {
 			return once(ctx, d.calls, d.calls.methods.About("ListLoadBalancers"), func(ctx context.Context) ([]provider.LoadBalancer, error) {
 				listed, err := list(ctx, clusterName)
-				return copiesOfBalancers(listed), err
+				return copied(listed, copyOfBalancer), err
 			})
 		}
 	}

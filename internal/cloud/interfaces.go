@@ -31,8 +31,8 @@ func askOf[R any](ctx context.Context, i *instancesV2, name string, method func(
 	})
 }
 
-// copied has a method return copies, which the plugin cannot change.
-func copied[T, A, E any](method func(T, context.Context, A) ([]E, error)) func(T, context.Context, A) ([]E, error) {
+// cloning has a method return copies, which the plugin cannot change.
+func cloning[T, A, E any](method func(T, context.Context, A) ([]E, error)) func(T, context.Context, A) ([]E, error) {
 	return func(plugin T, ctx context.Context, argument A) ([]E, error) {
 		answer, err := method(plugin, ctx, argument)
 		return slices.Clone(answer), err
@@ -62,11 +62,11 @@ type instances struct {
 }
 
 func (i *instances) NodeAddresses(ctx context.Context, name types.NodeName) ([]v1.NodeAddress, error) {
-	return ask(ctx, i.offered, "NodeAddresses", string(name), copied(cloudprovider.Instances.NodeAddresses), name)
+	return ask(ctx, i.offered, "NodeAddresses", string(name), cloning(cloudprovider.Instances.NodeAddresses), name)
 }
 
 func (i *instances) NodeAddressesByProviderID(ctx context.Context, providerID string) ([]v1.NodeAddress, error) {
-	return ask(ctx, i.offered, "NodeAddressesByProviderID", providerID, copied(cloudprovider.Instances.NodeAddressesByProviderID), providerID)
+	return ask(ctx, i.offered, "NodeAddressesByProviderID", providerID, cloning(cloudprovider.Instances.NodeAddressesByProviderID), providerID)
 }
 
 func (i *instances) InstanceID(ctx context.Context, name types.NodeName) (string, error) {
@@ -181,7 +181,7 @@ type routes struct{ offered[cloudprovider.Routes] }
 func (r *routes) ListRoutes(ctx context.Context, clusterName string) ([]*cloudprovider.Route, error) {
 	return read(ctx, r.offered, r.calls.methods.About("ListRoutes"), func(ctx context.Context, plugin cloudprovider.Routes) ([]*cloudprovider.Route, error) {
 		listed, err := plugin.ListRoutes(ctx, clusterName)
-		return copiesOfRoutes(listed), err
+		return copied(listed, copyOfRoute), err
 	})
 }
 

@@ -207,15 +207,9 @@ func (q *Queue) insert(w *Waiter) error {
 // of such objects last.
 func (q *Queue) rank(w *Waiter) {
 	w.priority = Priority(w.request.priority.Load())
-	switch refresh := w.priority == PriorityRefresh; {
-	case refresh && w.behind:
-		w.rank = -3
-	case refresh:
-		w.rank = -2
-	case w.behind:
-		w.rank = -1
-	default:
-		w.rank = int(w.priority)
+	w.rank = 2 * int(w.priority)
+	if w.behind {
+		w.rank = min(w.rank, 0) - 1
 	}
 	name := q.bounds.of(w.about, w.priority)
 	at := slices.IndexFunc(w.group.pools, func(l *pool) bool { return l.name == name })
@@ -275,15 +269,10 @@ func (g *group) insert(w *Waiter) {
 // take takes a call out of the waiting ones, and reports whether it was there.
 func (g *group) take(w *Waiter) bool {
 	at := slices.Index(w.pool.waiting, w)
-	switch {
-	case at < 0:
+	if at < 0 {
 		return false
-	case at == 0: // nothing moves
-		w.pool.waiting[0] = nil
-		w.pool.waiting = w.pool.waiting[1:]
-	default:
-		w.pool.waiting = slices.Delete(w.pool.waiting, at, at+1)
 	}
+	w.pool.waiting = slices.Delete(w.pool.waiting, at, at+1)
 	g.waiting--
 	return true
 }
