@@ -32,7 +32,7 @@ const (
 // What a context says of its calls, what an error means, and how a plugin is called that has no place in the queue.
 var (
 	WithPriority    = admission.WithPriority
-	WithNotice      = admission.WithNotice
+	Apart           = admission.Apart
 	InOneTurn       = admission.InOneTurn
 	PriorityOf      = admission.PriorityOf
 	AskedAt         = admission.AskedAt

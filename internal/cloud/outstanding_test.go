@@ -248,7 +248,7 @@ func TestEightCallsOfAMethod(t *testing.T) {
 			t.Errorf("readiness: %v", err)
 		}
 		told := make(chan string, 1)
-		ctx, cancel := context.WithTimeout(WithNotice(t.Context(), func(reason string) { told <- reason }), time.Minute)
+		ctx, cancel := context.WithTimeout(WithPriority(t.Context(), PriorityUpdate, func(reason string) { told <- reason }), time.Minute)
 		defer cancel()
 		if err := m.node(ctx, "well"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("another call of the method: %v", err)

@@ -112,8 +112,7 @@ func (s *singleflight[T]) join(ctx context.Context, notBefore time.Time, questio
 	switch {
 	case c == nil || c.waiting == 0:
 		c = &call[T]{ask: question, done: make(chan struct{})}
-		own := cloud.WithPriority(context.WithoutCancel(ctx), cloud.PriorityOf(ctx))
-		c.ctx, c.cancel = context.WithCancel(own)
+		c.ctx, c.cancel = context.WithCancel(cloud.Apart(ctx))
 		s.next = c
 	case c != s.current:
 		cloud.Join(c.ctx, ctx)

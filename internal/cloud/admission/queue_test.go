@@ -419,14 +419,14 @@ func TestAWaitingCallIsReported(t *testing.T) {
 					}
 					return reasons
 				}
-				ctx := WithPriority(WithNotice(t.Context(), func(reason string) { got <- reason }), PriorityNewNode)
+				ctx := WithPriority(t.Context(), PriorityNewNode, func(reason string) { got <- reason })
 				time.AfterFunc(guard.Long-1, func() {
 					if len(got) > 0 {
 						t.Errorf("called too early: %q", <-got)
 					}
 				})
 				time.AfterFunc(guard.Long+500*time.Millisecond, func() {
-					Join(ctx, WithNotice(t.Context(), func(reason string) { joined <- reason }))
+					Join(ctx, WithPriority(t.Context(), PriorityUpdate, func(reason string) { joined <- reason }))
 				})
 				w, err := letIn(ctx, q, onInstance("n"))
 				if err != nil {

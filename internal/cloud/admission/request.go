@@ -77,18 +77,20 @@ func RequestOf(ctx context.Context) *Request {
 }
 
 // WithPriority returns a context whose calls to the cloud have the given priority. Join and Raise raise that context and those
-// made from it, and no other.
-func WithPriority(ctx context.Context, priority Priority) context.Context {
-	own := &shared{listeners: RequestOf(ctx).listening()}
+// made from it, and no other. A listener is called when a call waits for longer than a minute to be let in, with what it waits for: an
+// operator who looks at the object shall find that there. It is called from another goroutine, at most once for each call, and must not block.
+func WithPriority(ctx context.Context, priority Priority, listeners ...func(reason string)) context.Context {
+	own := &shared{listeners: append(RequestOf(ctx).listening(), listeners...)}
 	own.priority.Store(int32(priority))
 	return context.WithValue(ctx, requestKey{}, &Request{shared: own})
 }
 
-// WithNotice returns a context whose listener is called when a call waits for longer than a minute to be let in, and what
-// it waits for: an operator who looks at the object shall find that there. The listener is called from another goroutine, at
-// most once for each call, and must not block. WithPriority has to be called on the context that is returned, not before.
-func WithNotice(ctx context.Context, listener func(reason string)) context.Context {
-	return context.WithValue(ctx, requestKey{}, &Request{shared: &shared{listeners: []func(string){listener}}})
+// Apart returns a context for a call that others may join, see Join: it is as urgent as ctx, has its listeners and does not end with it.
+func Apart(ctx context.Context) context.Context {
+	asker := RequestOf(ctx)
+	own := &shared{listeners: asker.listening()}
+	own.priority.Store(asker.priority.Load())
+	return context.WithValue(context.WithoutCancel(ctx), requestKey{}, &Request{shared: own})
 }
 
 // InOneTurn returns a context whose calls wait in the place of the first of them, for a question that takes several calls: without it

@@ -137,7 +137,7 @@ func (r *reconciler) lookUp(ctx context.Context, node *corev1.Node, known row) (
 	}
 	ctx, end := r.traces.step(ctx, spanLookUp)
 	defer func() { end(&observation, err) }()
-	ctx = cloud.WithPriority(cloud.WithNotice(ctx, func(reason string) { r.waiting(node, reason) }), cloud.PriorityNewNode)
+	ctx = cloud.WithPriority(ctx, cloud.PriorityNewNode, func(reason string) { r.waiting(node, reason) })
 	observation, err = r.inventory.Lookup(ctx, node, known.answerAge(node, r.inventory.ListingTime(), time.Now()))
 	if err == nil && observation.Status == instances.Found && (observation.State == provider.InstanceStopped || len(observation.Metadata.NodeAddresses) == 0) {
 		return r.inventory.Lookup(ctx, node, known.sinceReason(time.Now()))

@@ -62,8 +62,8 @@ func (o *observer) observe(ctx context.Context, nodes []facts, objects []*corev1
 		}
 	}
 	turn := o.view.Want(due, now)
-	ctx = cloud.WithNotice(ctx, func(reason string) { o.waiting(turn, reason) })
-	seen.take(o.view.Ask(cloud.WithPriority(ctx, cloud.PriorityDeletion), turn, o.maxAge))
+	asking := cloud.WithPriority(ctx, cloud.PriorityDeletion, func(reason string) { o.waiting(turn, reason) })
+	seen.take(o.view.Ask(asking, turn, o.maxAge))
 	if o.inventory.Lists() {
 		o.compare(&seen, ready)
 		seen.unanswered = nil

@@ -141,12 +141,11 @@ func (a *applier) perform(ctx context.Context, batch []action) []error {
 	}
 	defer a.places.Release(1)
 	begun := time.Now()
-	waiting := cloud.WithNotice(dryrun.Because(ctx, batch[0].why), func(reason string) {
+	errs := a.call(cloud.WithPriority(dryrun.Because(ctx, batch[0].why), urgency(batch), func(reason string) {
 		for _, action := range batch {
 			a.events.waiting(action, reason)
 		}
-	})
-	errs := a.call(cloud.WithPriority(waiting, urgency(batch)), batch)
+	}), batch)
 	took := time.Since(begun).Round(time.Millisecond).String()
 	for i, action := range batch {
 		a.metrics.performed(action.kind, errs[i])

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-ccm/mooring/dev/scenariotest"
+	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -135,6 +136,8 @@ type memoryCloud struct {
 	labels func() bool
 	// byDifference says that its targets can be changed by a difference.
 	byDifference bool
+	// urgency is how urgent the last Ensure was to the queue of the client.
+	urgency cloud.Priority
 	// chance returns how long a call takes and its error; nil: no time and none. An errLost takes effect all the same.
 	chance func(operation string) (time.Duration, error)
 }
@@ -224,11 +227,11 @@ func memoryStatus() *corev1.LoadBalancerStatus {
 	return &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}}
 }
 
-func (m *memoryCloud) EnsureLoadBalancer(_ context.Context, _ string, service *corev1.Service, nodes []*corev1.Node) (
+func (m *memoryCloud) EnsureLoadBalancer(ctx context.Context, _ string, service *corev1.Service, nodes []*corev1.Node) (
 	*corev1.LoadBalancerStatus, error,
 ) {
 	err := m.change("ensure", func() error {
-		m.balancer[service.UID] = targetsOf(nodes).members
+		m.balancer[service.UID], m.urgency = targetsOf(nodes).members, cloud.PriorityOf(ctx)
 		return nil
 	})
 	if err != nil {

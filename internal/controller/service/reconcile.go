@@ -384,13 +384,15 @@ func (r *reconciler) call(ctx context.Context, p *pass, act action, last attempt
 	if act.verb == verbRetarget {
 		lane = writelimit.Targets
 	}
-	waiting, notice := cloud.WithPriority(ctx, urgencies[p.priority]), (func(string))(nil)
+	var notice func(message string)
+	var listeners []func(reason string)
 	if p.priority >= priorityChange { // no event says that a background write waits
 		notice = func(message string) { r.events.waiting(act, EventWaiting, message) }
-		waiting = cloud.WithNotice(waiting, func(reason string) {
+		listeners = append(listeners, func(reason string) {
 			r.events.waiting(act, EventWaitingForCloud, fmt.Sprintf("Waiting to %s the load balancer: %s", act.verb, reason))
 		})
 	}
+	waiting := cloud.WithPriority(ctx, urgencies[p.priority], listeners...)
 	if !r.limiter.Acquire(p.key, lane, rank, notice) {
 		p.waits = p.waits || lane == writelimit.Services
 		return errWaiting

@@ -10,6 +10,7 @@ import (
 
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
@@ -22,6 +23,19 @@ func (e *engine) eventsOf(reason string) []string {
 		}
 	}
 	return found
+}
+
+// A call for a new Service is as urgent as one, though it also says what it waits for.
+func TestANewServiceIsUrgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := startEngine(t, 1)
+		defer e.stop()
+		e.addService(serviceWith(named("new")))
+		time.Sleep(time.Second)
+		if got := e.cloud.urgency; got != cloud.PriorityNewObject {
+			t.Errorf("the call has priority %s, want %s", got, cloud.PriorityNewObject)
+		}
+	})
 }
 
 // A Service that was created, changed or deleted and waits for another write for more than a second says so once, and for what.
