@@ -18,10 +18,8 @@ type (
 	StillRunningError = guard.StillRunningError
 )
 
-// The priorities, from the lowest, and the longest pauses that a cloud can ask for: of an object, and of a group of calls.
+// The priorities, from the lowest.
 const (
-	MaxRetryAfter     = classify.MaxRetryAfter
-	MaxGroupPause     = admission.MaxGroupPause
 	PriorityRefresh   = admission.PriorityRefresh
 	PriorityUpdate    = admission.PriorityUpdate
 	PriorityNewObject = admission.PriorityNewObject

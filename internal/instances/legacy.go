@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 	cloudprovider "k8s.io/cloud-provider"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/classify"
 )
 
 // legacyCloud is an older plugin, with Instances and Zones, whose answers about types and zones are kept for an hour, by provider ID: they change seldom
@@ -27,7 +27,7 @@ func factOf[T any](c legacyCloud, fact legacyFact, ask func() (T, error)) (T, er
 	}
 	value, err := ask()
 	if err == nil {
-		c.facts.Set(fact, value, 6*cloud.MaxRetryAfter)
+		c.facts.Set(fact, value, 6*classify.MaxRetryAfter)
 	}
 	return value, err
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/classify"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -207,7 +208,7 @@ type spotCheck struct {
 // them.
 func (l *lister) confirmed(ctx context.Context, nodes []*corev1.Node, age age) ([]Observation, bool) {
 	newest, ok := l.calls.newest()
-	if !ok || callsPerNode*len(nodes) >= newest.value.pages || time.Since(time.Unix(0, l.confirm.slow.Load())) < cloud.MaxRetryAfter {
+	if !ok || callsPerNode*len(nodes) >= newest.value.pages || time.Since(time.Unix(0, l.confirm.slow.Load())) < classify.MaxRetryAfter {
 		return nil, false
 	}
 	before := make(map[nodeKey]Observation, len(nodes))

@@ -17,6 +17,7 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/classify"
 	"github.com/mooring-ccm/mooring/internal/instances/bounds"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
@@ -95,7 +96,7 @@ func (p *perNode) answer(ctx context.Context, question *singleflight[Observation
 func (p *perNode) of(node *corev1.Node) *record {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if time.Since(p.expiredAt) >= cloud.MaxRetryAfter/4 {
+	if time.Since(p.expiredAt) >= classify.MaxRetryAfter/4 {
 		p.expire()
 	}
 	key := nodeKey{name: node.Name, providerID: node.Spec.ProviderID, uid: node.UID}
@@ -110,7 +111,7 @@ func (p *perNode) of(node *corev1.Node) *record {
 // expire forgets answers that no caller has asked for in as long as the cloud may ask for a pause. The lock is held.
 func (p *perNode) expire() {
 	p.expiredAt = time.Now()
-	before := p.expiredAt.Add(-cloud.MaxRetryAfter)
+	before := p.expiredAt.Add(-classify.MaxRetryAfter)
 	maps.DeleteFunc(p.nodes, func(_ nodeKey, known *record) bool {
 		return known.metadata.idle(before) && known.existence.idle(before) && known.power.idle(before)
 	})

@@ -16,7 +16,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/admission"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/provider"
@@ -213,10 +213,10 @@ func TestNext(t *testing.T) {
 		"there was no answer":              {row: failed, want: time.Time{}},
 		"it has just become so":            {row: answered(provider.InstanceRunning, 0), want: now},
 		"it has been so for a while":       {row: answered(provider.InstanceRunning, 40*time.Second), want: now.Add(10 * time.Second)},
-		"it has been so for long":          {row: answered(provider.InstanceRunning, time.Hour), want: now.Add(cloud.MaxGroupPause)},
+		"it has been so for long":          {row: answered(provider.InstanceRunning, time.Hour), want: now.Add(admission.MaxGroupPause)},
 		"it has been off for long":         {row: answered(provider.InstanceStopped, time.Hour), want: now.Add(kit.LongestRetry)},
 		"it is tainted":                    {row: answered(provider.InstanceStopped, 0), node: tainted, off: 1, want: now.Add(50 * time.Millisecond)},
-		"it is tainted beside many others": {row: answered(provider.InstanceStopped, 0), node: tainted, off: 15_000, want: now.Add(cloud.MaxGroupPause)},
+		"it is tainted beside many others": {row: answered(provider.InstanceStopped, 0), node: tainted, off: 15_000, want: now.Add(admission.MaxGroupPause)},
 		"something waits for the answer":   {row: expected, want: now.Add(time.Second)},
 	} {
 		if test.node == nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // Backoff says how long to wait after failures in a row of one object or operation: First after the first, twice as long after each
-// further one, up to Longest. When the cloud asks for a longer pause, it gets that, up to cloud.MaxRetryAfter.
+// further one, up to Longest. When the cloud asks for a longer pause, it gets that, up to classify.MaxRetryAfter.
 type Backoff struct {
 	// First is the pause after the first failure.
 	First time.Duration
@@ -63,7 +63,8 @@ const (
 	// NodesQuiet is for how long no other node must have changed before a pass over all nodes begins ahead of its time, so a rack that loses
 	// its power is one pass.
 	NodesQuiet = 500 * time.Millisecond
-	// Moment is how long changes that follow each other closely are gathered, and how long a wait is before an event tells it.
+	// Moment is how long changes that follow each other closely are gathered, how long a wait is before an event tells it, and the first pause
+	// after a failed write of routes.
 	Moment = time.Second
 	// retriesASecond and retriesAtOnce bound the retries of all objects together, as in the reference.
 	retriesASecond, retriesAtOnce = 10, 100

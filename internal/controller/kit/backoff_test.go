@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"pgregory.net/rapid"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/classify"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -42,7 +42,7 @@ func TestBackoff(t *testing.T) {
 		"the cloud asks for more":          {backoff, 0, provider.Throttled(30*time.Second, plain), 30 * time.Second},
 		"the cloud asks for less":          {backoff, 3, provider.Throttled(time.Second, plain), 8 * time.Second},
 		"the cloud asks for the longest":   {backoff, 9, provider.Throttled(7*time.Minute, plain), 7 * time.Minute},
-		"the cloud asks for far too much":  {backoff, 0, provider.Throttled(1000*time.Hour, plain), cloud.MaxRetryAfter},
+		"the cloud asks for far too much":  {backoff, 0, provider.Throttled(1000*time.Hour, plain), classify.MaxRetryAfter},
 		"the cloud asks without saying it": {backoff, 0, provider.Throttled(0, plain), time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,7 +2,6 @@ package node
 
 import (
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
@@ -64,9 +63,4 @@ func (m *metrics) count(uid types.UID, waits bool) {
 		delete(m.waiting, uid)
 	}
 	m.uninitialized.Set(float64(len(m.waiting)))
-}
-
-func (m *metrics) initialized(sinceCreation time.Duration) {
-	m.taintRemovalDelay.Observe(sinceCreation.Seconds())
-	m.initialSyncDelay.Observe(sinceCreation.Seconds())
 }

@@ -138,7 +138,7 @@ func (r *reconciler) lookUp(ctx context.Context, node *corev1.Node, known row) (
 	ctx, end := r.traces.step(ctx, spanLookUp)
 	defer func() { end(&observation, err) }()
 	ctx = cloud.WithPriority(ctx, cloud.PriorityNewNode, func(reason string) { r.waiting(node, reason) })
-	observation, err = r.inventory.Lookup(ctx, node, known.answerAge(node, r.inventory.ListingTime(), time.Now()))
+	observation, err = r.inventory.Lookup(ctx, node, known.answerAge(node, r.inventory.ListingTime, time.Now()))
 	if err == nil && observation.Status == instances.Found && (observation.State == provider.InstanceStopped || len(observation.Metadata.NodeAddresses) == 0) {
 		return r.inventory.Lookup(ctx, node, known.sinceReason(time.Now()))
 	}
@@ -293,7 +293,9 @@ func (r *reconciler) finish(ctx context.Context, node *corev1.Node, ended result
 	}
 	switch ended.kind {
 	case initialized:
-		r.metrics.initialized(time.Since(node.CreationTimestamp.Time))
+		delay := time.Since(node.CreationTimestamp.Time).Seconds()
+		r.metrics.taintRemovalDelay.Observe(delay)
+		r.metrics.initialSyncDelay.Observe(delay)
 		r.traces.initialized(ctx, node, cmp.Or(node.Spec.ProviderID, ended.want.providerID))
 		r.recorder.Event(node, corev1.EventTypeNormal, ReasonSynced, "Node synced successfully")
 		log.Info("Initialized the node", ended.plan.keysAndValues(ended.want)...)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/admission"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/instances"
 )
@@ -172,13 +173,13 @@ func (s *state) begin(node *corev1.Node, now time.Time) (known row, over bool, p
 	return *has, false, 0
 }
 
-// answerAge returns how old an answer of the cloud may be by which a node is initialized, where a listing takes a given time. One
+// answerAge returns how old an answer of the cloud may be by which a node is initialized; listing is what a listing takes. One
 // that was sought after the node gave reason to be looked at will do, however long its turn took to come: a thousand nodes that
 // join together are initialized from one listing. A failure is such a reason, so no answer makes a node fail twice.
 //
 // A node without provider ID is found by its name, which another machine may have had before. Only an answer that was sought after
 // the node appeared is about this one.
-func (r row) answerAge(node *corev1.Node, listing time.Duration, now time.Time) time.Duration {
+func (r row) answerAge(node *corev1.Node, listing func() time.Duration, now time.Time) time.Duration {
 	oldest, least := maxAnswerAge, minAnswerAge
 	switch {
 	case node.Spec.ProviderID != "":
@@ -188,7 +189,7 @@ func (r row) answerAge(node *corev1.Node, listing time.Duration, now time.Time) 
 		oldest = min(now.Sub(r.appeared), maxAnswerAge)
 	}
 	if r.news {
-		least = min(max(listingTrustFactor*listing, minAnswerAge), maxAnswerAge/2)
+		least = min(max(listingTrustFactor*listing(), minAnswerAge), maxAnswerAge/2)
 	}
 	if !r.since.IsZero() {
 		least = max(now.Sub(r.since), least)
@@ -306,7 +307,7 @@ func (r *row) failed(failure error, pause time.Duration, now time.Time) time.Dur
 	r.since, r.news, r.unlisted = now, false, time.Time{}
 	if listing := (*instances.ListingError)(nil); errors.As(failure, &listing) {
 		r.unlisted = now
-		return min(pause, cloud.MaxGroupPause)
+		return min(pause, admission.MaxGroupPause)
 	}
 	if asked, ok := cloud.RetryAfter(failure); ok {
 		return max(pause, asked)

@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/classify"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/provider"
@@ -28,7 +28,7 @@ func TestPausesAreTheReferencesAndHeedTheCloud(t *testing.T) {
 		"terminal, like any other":   {&provider.TerminalError{Err: errors.New("x")}, 5 * time.Millisecond},
 		"retry after":                {&provider.ThrottledError{RetryAfter: time.Minute, Err: errors.New("x")}, time.Minute},
 		"retry after less":           {&provider.ThrottledError{RetryAfter: time.Millisecond, Err: errors.New("x")}, 5 * time.Millisecond},
-		"retry after far too long":   {&provider.ThrottledError{RetryAfter: 1000 * time.Hour, Err: errors.New("x")}, cloud.MaxRetryAfter},
+		"retry after far too long":   {&provider.ThrottledError{RetryAfter: 1000 * time.Hour, Err: errors.New("x")}, classify.MaxRetryAfter},
 		"a listing, which is shared": {&instances.ListingError{Err: provider.Throttled(time.Hour, errors.New("x"))}, 5 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestAnAnswerIsFreshSinceTheNodeGaveReason(t *testing.T) {
 	var listing time.Duration
 	check := func(when string, now time.Time, want time.Duration) {
 		t.Helper()
-		if got := state.get(node.UID).answerAge(node, listing, now); got != want {
+		if got := state.get(node.UID).answerAge(node, func() time.Duration { return listing }, now); got != want {
 			t.Errorf("%s: %s, want %s", when, got, want)
 		}
 	}
@@ -75,9 +75,10 @@ func TestAnAnswerIsFreshSinceTheNodeGaveReason(t *testing.T) {
 
 func TestAnAnswerByNameIsFromAfterTheNodeAppeared(t *testing.T) {
 	state, node, start := newState(), newNode(), time.Unix(1000, 0)
+	halfASecond := func() time.Duration { return 500 * time.Millisecond }
 	check := func(when string, now time.Time, want time.Duration) {
 		t.Helper()
-		if got := state.get(node.UID).answerAge(node, 500*time.Millisecond, now); got != want {
+		if got := state.get(node.UID).answerAge(node, halfASecond, now); got != want {
 			t.Errorf("%s: %s, want %s", when, got, want)
 		}
 	}
@@ -94,7 +95,7 @@ func TestAnAnswerByNameIsFromAfterTheNodeAppeared(t *testing.T) {
 	check("after very long", start.Add(time.Hour), 20*time.Second)
 	recreated := newNode(func(n *corev1.Node) { n.UID = "uid-1" })
 	state.changed(recreated, start.Add(time.Hour))
-	if got := state.get(recreated.UID).answerAge(recreated, time.Minute, start.Add(time.Hour)); got != 0 {
+	if got := state.get(recreated.UID).answerAge(recreated, halfASecond, start.Add(time.Hour)); got != 0 {
 		t.Errorf("another node of the same name: %s, want 0", got)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/admission"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
@@ -408,7 +409,7 @@ func TestWhatIsBadForEverCostsLittle(t *testing.T) {
 	play(t, 0, append([]string{"fails", "hangs"}, healthy...), func(s *scene) {
 		s.turn(corev1.ConditionUnknown, "fails", "hangs")
 		time.Sleep(time.Hour)
-		for name, most := range map[string]int{"fails": int(time.Hour/cloud.MaxGroupPause) + 5, "hangs": int(time.Hour / callDeadline)} {
+		for name, most := range map[string]int{"fails": int(time.Hour/admission.MaxGroupPause) + 5, "hangs": int(time.Hour / callDeadline)} {
 			if calls := s.cloud.count(name); calls > most || calls < most/3 {
 				t.Errorf("%d calls within an hour for the node %s, want at most %d, and some", calls, name, most)
 			}

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/admission"
 	"github.com/mooring-ccm/mooring/internal/nodeview"
 )
 
@@ -75,7 +75,7 @@ func TestAThousandSilentNodesTakeTwoPasses(t *testing.T) {
 		if took := time.Since(begun); took > 2*(shortPause+shortPause) {
 			t.Errorf("the last node is gone or tainted after %s", took)
 		}
-		time.Sleep(each*cloud.MaxGroupPause/nodeview.ManyOff - 2*DefaultPeriod)
+		time.Sleep(each*admission.MaxGroupPause/nodeview.ManyOff - 2*DefaultPeriod)
 		calls := 0
 		for _, name := range names {
 			calls += s.cloud.count(name)

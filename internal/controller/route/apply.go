@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/dryrun"
 	"github.com/mooring-ccm/mooring/internal/sleep"
 	"github.com/mooring-ccm/mooring/provider"
@@ -87,7 +88,7 @@ func unfinished(actions []action, outcomes []outcome) []destination {
 func (a *applier) runAll(ctx context.Context, actions []action, onEnded func(context.Context, outcome)) (outcomes []outcome) {
 	ended := make(chan outcome, len(actions))
 	batches := a.batches(actions)
-	again, spacing := time.Duration(0), min(firstDelay, DefaultPeriod/time.Duration(max(len(batches), 1)))
+	again, spacing := time.Duration(0), min(kit.Moment, DefaultPeriod/time.Duration(max(len(batches), 1)))
 	for _, batch := range batches {
 		for _, action := range batch {
 			a.state.begin(action)

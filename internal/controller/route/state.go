@@ -18,9 +18,6 @@ import (
 )
 
 const (
-	// firstDelay is the pause after a first failure, of an operation that was not alone or of a pass; it doubles with each further one. It is also how
-	// far apart operations begin that failed before.
-	firstDelay = time.Second
 	// persistent is how many failures in a row an operation has, some ten minutes, until only every kit.LongestRetry another try is worth its call.
 	persistent = 20
 	// maxLag is how late a list may show what the cloud has accepted: no list that contradicts it is believed before.
@@ -376,7 +373,7 @@ func (s *state) retries(before int, err error) kit.Backoff {
 // backoff returns the pauses after failures in a row: the longest after an error that repeating cannot help, if it is not another operation's.
 func backoff() kit.Backoff {
 	return kit.Backoff{
-		First: firstDelay, Longest: kit.LongestRetry, Terminal: kit.LongestRetry,
+		First: kit.Moment, Longest: kit.LongestRetry, Terminal: kit.LongestRetry,
 		IsTerminal: func(err error) bool { return provider.IsTerminal(err) && isOwnFailure(err) },
 	}
 }
