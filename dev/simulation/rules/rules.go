@@ -754,8 +754,8 @@ func versions(j *judge) {
 	}
 	// By its source it writes a Service that it has not come to three times, two around the first call and one after the last, and once whenever a call
 	// returns another address. A Service that is made one of another type and back is such a Service again. Beside a plugin that hands back what it
-	// was given, it writes none of these: it compares that with itself. A node that it initializes it writes once. Beside a plugin that changes its
-	// arguments, luck says whether it ever does.
+	// was given, it writes none of these: it compares that with itself. A node that it initializes it writes once, and whenever a label or an address
+	// is another then. Beside a plugin that changes its arguments, luck says whether it ever initializes one.
 	due, reached, address := map[string][]time.Duration{}, map[string]bool{}, map[string]string{}
 	for _, call := range j.mooring.Calls {
 		switch call.Method {
@@ -779,6 +779,11 @@ func versions(j *judge) {
 	for _, change := range j.mooring.NodeChanges {
 		if change.Ours && untaints(change) {
 			due[change.Object] = append(due[change.Object], change.At)
+		}
+	}
+	for _, event := range j.draw.Events {
+		if _, ever := j.reference.Initialized[event.Object]; !ever && (event.Kind == draw.HandLabel || event.Kind == draw.Renamed) {
+			due[event.Object] = append(due[event.Object], event.At)
 		}
 	}
 	j.rates("6", "writes", times(j.mooring), times(j.reference), due)

@@ -215,6 +215,17 @@ var allowances = []allowance{
 		},
 	},
 	{
+		name: "a write for each label that is undone, where the reference never initializes the node", rule: "6",
+		draw:      world(draw.Event{At: time.Minute, Kind: draw.HandLabel, Object: "n"}, draw.Event{At: 2 * time.Minute, Kind: draw.HandLabel, Object: "n"}),
+		reference: func(r *double.Record) { delete(r.Initialized, "n") },
+		mooring: func(r *double.Record) {
+			for i := range 5 {
+				r.Writes = append(r.Writes, double.Write{At: time.Duration(i) * 30 * time.Second, Resource: "nodes", Object: "n"})
+			}
+		},
+		broken: func(d *draw.Draw, _ *double.Record) { d.Events = nil },
+	},
+	{
 		name: "events for calls that come later than the reference's", rule: "6-events", draw: world(),
 		reference: func(r *double.Record) { r.Events = make([]double.EventWrite, 20) },
 		mooring: func(r *double.Record) {
