@@ -208,8 +208,13 @@ func (r *leaderRecord) askForList(ctx context.Context) {
 		logf.FromContext(ctx).Info("Load balancers could not be listed; each is ensured", "reason", err.Error())
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.listing, r.listed = false, listed
+	r.mu.Unlock()
+	// The list names each target of each load balancer. What has not been taken over by then is ensured.
+	_ = sleep.For(ctx, kit.LongestRetry/2)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.listed, r.found = nil, recordContent{}
 }
 
 // read reads what the leader before has left, once. The lock is held.

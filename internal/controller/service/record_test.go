@@ -143,6 +143,9 @@ func TestANewLeaderEnsuresWhatHasChanged(t *testing.T) {
 				if wrong := l.mismatch(); wrong != nil {
 					t.Error(wrong)
 				}
+				if l.core.record.listed != nil {
+					t.Error("the list is kept, which names all targets")
+				}
 			})
 		})
 	}
