@@ -64,8 +64,9 @@ func once[T any](ctx context.Context, c *client, about admission.Subject, method
 		*value, err = method(ctx)
 		return err
 	})
-	if !back {
-		value = new(T)
+	if !back { // the call may still be writing it
+		var none T
+		return none, err
 	}
 	return *value, err
 }

@@ -143,6 +143,8 @@ func TestANewLeaderEnsuresWhatHasChanged(t *testing.T) {
 				if wrong := l.mismatch(); wrong != nil {
 					t.Error(wrong)
 				}
+				l.core.record.mu.Lock()
+				defer l.core.record.mu.Unlock()
 				if l.core.record.listed != nil {
 					t.Error("the list is kept, which names all targets")
 				}

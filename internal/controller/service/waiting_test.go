@@ -32,6 +32,8 @@ func TestANewServiceIsUrgent(t *testing.T) {
 		defer e.stop()
 		e.addService(serviceWith(named("new")))
 		time.Sleep(time.Second)
+		e.cloud.mu.Lock()
+		defer e.cloud.mu.Unlock()
 		if got := e.cloud.urgency; got != cloud.PriorityNewObject {
 			t.Errorf("the call has priority %s, want %s", got, cloud.PriorityNewObject)
 		}
