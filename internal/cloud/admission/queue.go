@@ -437,8 +437,9 @@ func (q *Queue) admit(w *Waiter, now time.Time) time.Time {
 	g.running++
 	g.admitted++
 	w.request.asked.CompareAndSwap(nil, &now)
+	due := q.calls.Begin(&w.Call, now)
 	close(w.let)
-	return q.calls.Begin(&w.Call, now)
+	return due
 }
 
 // GoesOn notes that a call under way has shown that it goes on. Paused says that what it has returned is being worked on.
