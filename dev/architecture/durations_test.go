@@ -2,16 +2,9 @@ package architecture
 
 import (
 	"cmp"
-	"fmt"
 	"go/ast"
-	"go/importer"
-	"go/parser"
-	"go/token"
 	"go/types"
-	"io"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -43,39 +36,21 @@ func TestFewDurationsAreNamed(t *testing.T) {
 // durations returns the names of the package-level constants and variables whose type is time.Duration, by package. Tests and generated files do
 // not count.
 func durations(dir string, patterns ...string) (map[string][]string, error) {
-	packages, err := listExported(dir, patterns)
+	loaded, err := load(dir, patterns)
 	if err != nil {
 		return nil, err
 	}
-	exports := map[string]string{}
-	for _, one := range packages {
-		exports[one.ImportPath] = one.Export
-	}
-	files, found := token.NewFileSet(), map[string][]string{}
-	imported := importer.ForCompiler(files, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
-	for _, one := range packages {
-		if one.DepOnly {
-			continue
-		}
-		var source []*ast.File
+	found := map[string][]string{}
+	for _, one := range loaded.packages {
 		generated := map[string]bool{}
-		for _, name := range one.GoFiles {
-			file, err := parser.ParseFile(files, filepath.Join(one.Dir, name), nil, parser.ParseComments|parser.SkipObjectResolution)
-			if err != nil {
-				return nil, err
-			}
-			source, generated[filepath.Join(one.Dir, name)] = append(source, file), ast.IsGenerated(file)
+		for _, file := range one.files {
+			generated[loaded.files.Position(file.Package).Filename] = ast.IsGenerated(file)
 		}
-		checked, err := (&types.Config{Importer: imported, FakeImportC: true}).Check(one.ImportPath, files, source, nil)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", one.ImportPath, err)
-		}
-		at := strings.TrimPrefix(one.ImportPath, Module+"/")
-		for _, name := range checked.Scope().Names() {
-			object := checked.Scope().Lookup(name)
+		for _, name := range one.types.Scope().Names() {
+			object := one.types.Scope().Lookup(name)
 			_, isType := object.(*types.TypeName)
-			if !isType && types.TypeString(object.Type(), nil) == "time.Duration" && !generated[files.Position(object.Pos()).Filename] {
-				found[at] = append(found[at], name)
+			if !isType && types.TypeString(object.Type(), nil) == "time.Duration" && !generated[loaded.files.Position(object.Pos()).Filename] {
+				found[one.at] = append(found[one.at], name)
 			}
 		}
 	}

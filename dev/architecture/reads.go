@@ -38,46 +38,75 @@ type listed struct {
 // as Node.status.addresses.address; an annotation or a label by its key too, where the source has a constant; and a function of another module
 // that is given the whole object. What is only written does not count.
 func reads(dir string, patterns ...string) (map[string][]string, error) {
-	packages, err := listExported(dir, patterns)
+	loaded, err := load(dir, patterns)
 	if err != nil {
 		return nil, err
 	}
-	exports := map[string]string{}
-	for _, one := range packages {
-		exports[one.ImportPath] = one.Export
-	}
-	files := token.NewFileSet()
-	imported := importer.ForCompiler(files, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
 	r := &reader{found: map[string][]string{}, paths: map[*types.TypeName]string{}}
 	for _, of := range boundaries {
-		pkg, err := imported.Import(of[0])
+		pkg, err := loaded.imports.Import(of[0])
 		if err != nil {
 			return nil, err
 		}
 		r.note(pkg.Scope().Lookup(of[1]).Type(), of[1])
 	}
-	for _, one := range packages {
-		if one.DepOnly {
-			continue
-		}
-		var source []*ast.File
-		for _, name := range one.GoFiles {
-			file, err := parser.ParseFile(files, filepath.Join(one.Dir, name), nil, parser.SkipObjectResolution)
-			if err != nil {
-				return nil, err
-			}
-			source = append(source, file)
-		}
-		r.info = &types.Info{Selections: map[*ast.SelectorExpr]*types.Selection{}, Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}}
-		r.at = strings.TrimPrefix(one.ImportPath, Module+"/")
-		if _, err := (&types.Config{Importer: imported, FakeImportC: true}).Check(one.ImportPath, files, source, r.info); err != nil {
-			return nil, fmt.Errorf("%s: %w", one.ImportPath, err)
-		}
-		for _, file := range source {
+	for _, one := range loaded.packages {
+		r.info, r.at = one.info, one.at
+		for _, file := range one.files {
 			r.file(file)
 		}
 	}
 	return r.found, nil
+}
+
+// program is packages with the types of what is in them.
+type program struct {
+	files    *token.FileSet
+	imports  types.Importer
+	packages []checked
+}
+
+// checked is one package: its path in the module, its files, and what the type checker says.
+type checked struct {
+	at    string
+	files []*ast.File
+	types *types.Package
+	info  *types.Info
+}
+
+// load reads and checks the packages of patterns, without their tests.
+func load(dir string, patterns []string) (*program, error) {
+	listed, err := listExported(dir, patterns)
+	if err != nil {
+		return nil, err
+	}
+	exports := map[string]string{}
+	for _, one := range listed {
+		exports[one.ImportPath] = one.Export
+	}
+	loaded := &program{files: token.NewFileSet()}
+	loaded.imports = importer.ForCompiler(loaded.files, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	for _, one := range listed {
+		if one.DepOnly {
+			continue
+		}
+		pkg := checked{at: strings.TrimPrefix(one.ImportPath, Module+"/"), info: &types.Info{
+			Selections: map[*ast.SelectorExpr]*types.Selection{}, Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{},
+		}}
+		for _, name := range one.GoFiles {
+			file, err := parser.ParseFile(loaded.files, filepath.Join(one.Dir, name), nil, parser.ParseComments|parser.SkipObjectResolution)
+			if err != nil {
+				return nil, err
+			}
+			pkg.files = append(pkg.files, file)
+		}
+		config := &types.Config{Importer: loaded.imports, FakeImportC: true}
+		if pkg.types, err = config.Check(one.ImportPath, loaded.files, pkg.files, pkg.info); err != nil {
+			return nil, fmt.Errorf("%s: %w", one.ImportPath, err)
+		}
+		loaded.packages = append(loaded.packages, pkg)
+	}
+	return loaded, nil
 }
 
 // listExported lists packages and all that they import, with the files in which the compiler has left what they export.
