@@ -119,7 +119,7 @@ func (a *assembly) addMigration(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.migration = &migration{settings: settings, lock: lock, lifecycle: a.lifecycle, fence: a.fence, controllers: newAdmission()}
+	a.migration = &migration{settings: settings, lock: lock, lifecycle: a.lifecycle, fence: a.fence, controllers: newStartBarrier()}
 	if err := a.manager.Add(a.migration); err != nil {
 		return fmt.Errorf("adding leader migration to the manager: %w", err)
 	}
@@ -159,7 +159,7 @@ func (a *assembly) newLock(ctx context.Context, name string, beforeRelease func(
 }
 
 // admissionOf returns who admits a controller: the plugin's life, or the lease of migrated controllers.
-func (a *assembly) admissionOf(name string) *admission {
+func (a *assembly) admissionOf(name string) *startBarrier {
 	if a.config.migrated[name] {
 		return a.migration.controllers
 	}

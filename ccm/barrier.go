@@ -27,7 +27,7 @@ type running struct {
 	// fence ends what the controller does when the lease is lost.
 	fence *fence
 	// admission lets the controller's runnables begin.
-	admission *admission
+	admission *startBarrier
 	// delay is how long after the plugin was initialized the controller starts: --controller-start-interval.
 	delay time.Duration
 
@@ -236,8 +236,8 @@ func (b *barrier) alive(request *http.Request) error {
 // readiness checks under the controller's name, for the readiness endpoint.
 func (r *running) readiness() healthz.HealthChecker { return healthz.NamedCheck(r.name, r.ready) }
 
-// admission is the start barrier of whatever acts as the leader: it admits no caller before it is opened, and no new one once it drains.
-type admission struct {
+// startBarrier holds back whatever acts as the leader: it admits no caller before it is opened, and no new one once it drains.
+type startBarrier struct {
 	opened chan struct{}
 
 	mu       sync.Mutex
@@ -245,14 +245,14 @@ type admission struct {
 	acting   sync.WaitGroup
 }
 
-func newAdmission() *admission { return &admission{opened: make(chan struct{})} }
+func newStartBarrier() *startBarrier { return &startBarrier{opened: make(chan struct{})} }
 
 // open lets everybody begin who waits.
-func (a *admission) open() { close(a.opened) }
+func (a *startBarrier) open() { close(a.opened) }
 
 // begin waits until the caller may act. It returns false if it no longer may; otherwise the caller calls done when it has
 // stopped.
-func (a *admission) begin(ctx context.Context) (done func(), ok bool) {
+func (a *startBarrier) begin(ctx context.Context) (done func(), ok bool) {
 	select {
 	case <-a.opened:
 	case <-ctx.Done():
@@ -268,7 +268,7 @@ func (a *admission) begin(ctx context.Context) (done func(), ok bool) {
 }
 
 // drain lets no caller begin, and waits until all have stopped.
-func (a *admission) drain() {
+func (a *startBarrier) drain() {
 	a.mu.Lock()
 	a.draining = true
 	a.mu.Unlock()

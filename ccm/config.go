@@ -18,6 +18,7 @@ import (
 	"k8s.io/controller-manager/pkg/leadermigration"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/admission"
 	"github.com/mooring-ccm/mooring/internal/dryrun"
 	"github.com/mooring-ccm/mooring/internal/election"
 	"github.com/mooring-ccm/mooring/internal/secrets"
@@ -48,7 +49,7 @@ type config struct {
 	nodeSelector labels.Selector
 	// clusterCIDRs are --cluster-cidr, none without it.
 	clusterCIDRs []netip.Prefix
-	concurrency  cloud.Concurrency
+	concurrency  admission.Concurrency
 	// dryRun holds what would be done under --dry-run, otherwise nil.
 	dryRun *dryrun.Recorder
 	// dryRunWarning says what the provider may do under --dry-run all the same.
@@ -147,14 +148,14 @@ func (c *config) cloudOptions(
 
 // concurrency returns how many calls the flags of the reference allow at the same time, as far as they are set: a default gives way to what
 // the provider declares.
-func (o *options) concurrency() cloud.Concurrency {
+func (o *options) concurrency() admission.Concurrency {
 	said := func(flag string, value int32) int {
 		if o.set == nil || !o.set(flag) {
 			return 0
 		}
 		return int(value)
 	}
-	return cloud.Concurrency{
+	return admission.Concurrency{
 		NodeSyncs:          said("concurrent-node-syncs", o.NodeController.ConcurrentNodeSyncs),
 		NodeStatusUpdates:  said("concurrent-node-status-updates", o.NodeController.ConcurrentNodeStatusUpdates),
 		NodeLifecycleSyncs: said("concurrent-node-lifecycle-syncs", o.NodeLifecycleController.ConcurrentNodeLifecycleSyncs),

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/guard"
 	"github.com/mooring-ccm/mooring/internal/secrets"
 )
 
@@ -31,7 +32,7 @@ type lifecycle struct {
 	secrets *secrets.Set
 
 	// controllers admits them once the plugin is initialized.
-	controllers *admission
+	controllers *startBarrier
 
 	mu      sync.Mutex
 	phase   phase
@@ -53,7 +54,7 @@ func newLifecycle(plugin, calls cloudprovider.Interface, clients cloudprovider.C
 	allowUntagged bool, fence *fence, known *secrets.Set) *lifecycle {
 	return &lifecycle{
 		plugin: plugin, calls: calls, clients: clients, informers: factory, allowUntagged: allowUntagged, fence: fence, secrets: known,
-		controllers: newAdmission(),
+		controllers: newStartBarrier(),
 	}
 }
 
@@ -104,7 +105,7 @@ func (l *lifecycle) initialize(ctx context.Context, stop <-chan struct{}) *initi
 		defer close(first.over)
 		started := time.Now()
 		first.err = errNotReturned // until it has
-		first.err = l.secrets.Bound(cloud.Protect("Initialize", func() error { return l.begin(ctx, stop) }, nil), cloud.MaxErrorText)
+		first.err = l.secrets.Bound(guard.Protect("Initialize", func() error { return l.begin(ctx, stop) }, nil), cloud.MaxErrorText)
 		if first.err != nil {
 			logPanic(ctx, first.err)
 			return
@@ -132,7 +133,7 @@ func (l *lifecycle) begin(ctx context.Context, stop <-chan struct{}) error {
 
 // logPanic logs the stack of a panic of the plugin, which is not in the error's text.
 func logPanic(ctx context.Context, err error) {
-	var panicked *cloud.PanicError
+	var panicked *guard.PanicError
 	if errors.As(err, &panicked) {
 		log.FromContext(ctx).Error(err, "The cloud provider panicked", "operation", panicked.Operation, "stack", string(panicked.Stack))
 	}

@@ -20,7 +20,7 @@ type migration struct {
 	lock      *election.Lock
 	lifecycle *lifecycle
 	// controllers admits the migrated controllers while the lease is held.
-	controllers *admission
+	controllers *startBarrier
 	// fence is closed when the lease is lost.
 	fence *fence
 }

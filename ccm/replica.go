@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/guard"
 	"github.com/mooring-ccm/mooring/internal/secrets"
 	"github.com/mooring-ccm/mooring/internal/version"
 	"github.com/mooring-ccm/mooring/provider"
@@ -67,7 +67,7 @@ func (a *assembly) startReplicaPart(ctx context.Context, plugin cloudprovider.In
 		defer close(part.over)
 		defer sink.shutdown()
 		go reporter.run(running)
-		err := a.secrets.Conceal(cloud.Protect("RunOnEveryReplica", func() error { return run(running, replica) }, nil))
+		err := a.secrets.Conceal(guard.Protect("RunOnEveryReplica", func() error { return run(running, replica) }, nil))
 		logPanic(running, err)
 		if err != nil && running.Err() == nil {
 			part.err = fmt.Errorf("what provider %q runs on every replica: %w", plugin.ProviderName(), err)
@@ -83,7 +83,7 @@ func replicaChecks(plugin cloudprovider.Interface, known *secrets.Set) []healthz
 		return nil
 	}
 	return []healthz.HealthChecker{healthz.NamedCheck("every-replica", func(*http.Request) error {
-		return known.Conceal(cloud.Protect("ReplicaReady", ready, nil))
+		return known.Conceal(guard.Protect("ReplicaReady", ready, nil))
 	})}
 }
 

@@ -13,7 +13,8 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/admission"
+	"github.com/mooring-ccm/mooring/internal/cloud/guard"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -94,7 +95,7 @@ func newObserver(groups provider.NodeGroups, metrics *metrics, log logr.Logger) 
 func (o *observer) begin(ctx context.Context) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.ctx = logr.NewContext(cloud.WithPriority(ctx, cloud.PriorityNewObject), o.log)
+	o.ctx = logr.NewContext(admission.WithPriority(ctx, admission.PriorityNewObject), o.log)
 }
 
 // refresh looks at all groups, and returns when all have been seen or the time is over. It fails if no groups are known.
@@ -147,7 +148,7 @@ func (o *observer) start(what string, see func(ctx context.Context) error, end f
 	ctx := o.ctx
 	o.running.Go(func() {
 		defer close(one.done)
-		end(cloud.Protect(what, func() error { return see(ctx) }, end))
+		end(guard.Protect(what, func() error { return see(ctx) }, end))
 	})
 	return one
 }

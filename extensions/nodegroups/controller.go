@@ -15,7 +15,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/ccm"
 	"github.com/mooring-ccm/mooring/extensions/autoscaler/deletion"
-	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/admission"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -68,7 +68,7 @@ func New(environment ccm.Environment, capabilities provider.Capabilities, ours f
 
 // Start works until ctx ends, and returns when the cloud is no longer asked.
 func (c *Deleter) Start(ctx context.Context) error {
-	asking, cancel := context.WithCancel(cloud.WithPriority(logr.NewContext(ctx, c.log), cloud.PriorityDeletion))
+	asking, cancel := context.WithCancel(admission.WithPriority(logr.NewContext(ctx, c.log), admission.PriorityDeletion))
 	c.beside.begin(asking)
 	defer c.beside.running.Wait()
 	defer cancel()

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-ccm/mooring/ccm"
-	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/admission"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
@@ -73,7 +73,7 @@ func (a *answers) get(requester string, about identity, query *corev1.Node, notB
 	}
 	known = &answer{about: about, asking: true, asked: time.Now()}
 	a.of[requester] = known
-	ctx := cloud.WithPriority(a.ctx, cloud.PriorityNewObject)
+	ctx := admission.WithPriority(a.ctx, admission.PriorityNewObject)
 	a.running.Go(func() {
 		observed, err := a.lookUp(ctx, query, maxAge)
 		a.end(requester, known, observed, err)

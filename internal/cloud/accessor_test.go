@@ -10,6 +10,7 @@ import (
 
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/internal/cloud/admission"
 	"github.com/mooring-ccm/mooring/internal/cloud/guard"
 )
 
@@ -124,13 +125,13 @@ func TestAccessorsThatPanicOrHang(t *testing.T) {
 					sick := func(ctx context.Context, object string) error {
 						began := time.Now()
 						err := b.through(ctx, wrong, object)
-						var panicked *PanicError
+						var panicked *guard.PanicError
 						if how == "panics" && !errors.As(err, &panicked) && ctx.Err() == nil || err == nil || time.Since(began) > longest {
 							t.Errorf("error %v after %s", err, time.Since(began))
 						}
 						return err
 					}
-					m.manyRetry(sick, PriorityNewNode, numbered("sick", 5)...)
+					m.manyRetry(sick, admission.PriorityNewNode, numbered("sick", 5)...)
 					for range 60 {
 						time.Sleep(time.Minute)
 						for _, accessor := range accessorNames {

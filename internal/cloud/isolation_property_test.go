@@ -21,17 +21,17 @@ const leastRate, leastGuess, firstPause = 0.5, 1.0, time.Second
 // kinds are the calls of controllers, with the priority that is theirs.
 var kinds = map[string]struct {
 	call     func(m *misbehaving, ctx context.Context, object string) error
-	priority Priority
+	priority admission.Priority
 	group    string
 	prefix   string // of the plugin's object
 }{
-	"node":      {(*misbehaving).node, PriorityNewNode, admission.GroupInstances, ""},
-	"refresh":   {(*misbehaving).node, PriorityRefresh, admission.GroupInstances, ""},
-	"exists":    {(*misbehaving).exists, PriorityDeletion, admission.GroupInstances, ""},
-	"ensure":    {(*misbehaving).ensure, PriorityNewObject, admission.GroupLoadBalancers, ""},
-	"get":       {(*misbehaving).get, PriorityRefresh, admission.GroupLoadBalancers, "get "},
-	"route":     {(*misbehaving).route, PriorityUpdate, admission.GroupRoutes, ""},
-	"balancers": {(*misbehaving).listBalancers, PriorityRefresh, admission.GroupLoadBalancers, ""},
+	"node":      {(*misbehaving).node, admission.PriorityNewNode, admission.GroupInstances, ""},
+	"refresh":   {(*misbehaving).node, admission.PriorityRefresh, admission.GroupInstances, ""},
+	"exists":    {(*misbehaving).exists, admission.PriorityDeletion, admission.GroupInstances, ""},
+	"ensure":    {(*misbehaving).ensure, admission.PriorityNewObject, admission.GroupLoadBalancers, ""},
+	"get":       {(*misbehaving).get, admission.PriorityRefresh, admission.GroupLoadBalancers, "get "},
+	"route":     {(*misbehaving).route, admission.PriorityUpdate, admission.GroupRoutes, ""},
+	"balancers": {(*misbehaving).listBalancers, admission.PriorityRefresh, admission.GroupLoadBalancers, ""},
 }
 
 // badObject is an object that misbehaves forever.
@@ -100,7 +100,7 @@ func TestHealthyObjectsAreServed(t *testing.T) {
 				all.Go(func() {
 					for range 12 {
 						began := time.Now()
-						err := kinds[kind].call(m, WithPriority(m.ctx, kinds[kind].priority), "healthy-"+kind)
+						err := kinds[kind].call(m, admission.WithPriority(m.ctx, kinds[kind].priority), "healthy-"+kind)
 						if took := time.Since(began); err != nil || took > limits[kinds[kind].group] {
 							mu.Lock()
 							late = append(late, fmt.Sprintf("%s took %s, limit %s, error %v", kind, took, limits[kinds[kind].group], err))

@@ -27,7 +27,7 @@ func TestPanicsAreErrors(t *testing.T) {
 		} {
 			m.set(panics, name)
 			for range 100 { // more than there are places
-				var panicked *PanicError
+				var panicked *guard.PanicError
 				if err := call(t.Context(), name); !errors.As(err, &panicked) || !strings.Contains(string(panicked.Stack), "panics") ||
 					strings.Contains(err.Error(), "\n") {
 					t.Fatalf("%s: error %v, want a PanicError of one line with the stack", name, err)
@@ -64,12 +64,12 @@ func TestCallsThatHang(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, Options{}, func(t *testing.T, m *misbehaving) {
 				m.set(m.hangs, kind.objects...)
-				m.manyRetry(kind.call(m), PriorityNewNode, kind.objects...)
+				m.manyRetry(kind.call(m), admission.PriorityNewNode, kind.objects...)
 				for _, after := range []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour} {
 					time.Sleep(after)
 					began := time.Now()
 					for _, call := range []func(context.Context, string) error{m.node, m.exists, m.ensure, m.get, m.route} {
-						if err := call(WithPriority(t.Context(), PriorityRefresh), "well"); err != nil {
+						if err := call(admission.WithPriority(t.Context(), admission.PriorityRefresh), "well"); err != nil {
 							t.Errorf("another object after %s: %v", after, err)
 						}
 					}
@@ -95,13 +95,13 @@ func TestPlainErrorsOfAFewNodes(t *testing.T) {
 			}
 		}
 		m.set(fails(errors.New("server not found in region")), gone...)
-		m.manyRetry(m.exists, PriorityDeletion, gone...)
+		m.manyRetry(m.exists, admission.PriorityDeletion, gone...)
 		for range 48 {
 			time.Sleep(7 * time.Minute) // no other call is made meanwhile
 			if took := m.join(t, 1); took > 2*usual {
 				t.Fatalf("a new node took %s", took)
 			}
-			if err := m.node(WithPriority(t.Context(), PriorityRefresh), "healthy"); err != nil {
+			if err := m.node(admission.WithPriority(t.Context(), admission.PriorityRefresh), "healthy"); err != nil {
 				t.Fatalf("a refresh: %v", err)
 			}
 		}
@@ -118,11 +118,11 @@ func TestErrorsOfUsers(t *testing.T) {
 			}
 		}
 		m.set(fails(errors.New("invalid annotation: subnet not found")), services...)
-		m.manyRetry(m.ensure, PriorityUpdate, services...)
+		m.manyRetry(m.ensure, admission.PriorityUpdate, services...)
 		for range 20 {
 			time.Sleep(3 * time.Minute)
 			began := time.Now()
-			if err := m.ensure(WithPriority(t.Context(), PriorityRefresh), "other"); err != nil || time.Since(began) > 2*usual {
+			if err := m.ensure(admission.WithPriority(t.Context(), admission.PriorityRefresh), "other"); err != nil || time.Since(began) > 2*usual {
 				t.Fatalf("a good Service: %v after %s", err, time.Since(began))
 			}
 		}
@@ -144,7 +144,7 @@ func TestThrottledServices(t *testing.T) {
 				inVirtualTime(t, Options{}, func(t *testing.T, m *misbehaving) {
 					bad := numbered("service", services)
 					m.set(fails(refusal), bad...)
-					m.manyRetry(m.ensure, PriorityNewObject, bad...)
+					m.manyRetry(m.ensure, admission.PriorityNewObject, bad...)
 					for _, after := range []time.Duration{time.Second, 10 * time.Minute, time.Hour} {
 						time.Sleep(after)
 						if took := m.join(t, nodes); float64(took) > 1.2*float64(usually) {
@@ -154,7 +154,7 @@ func TestThrottledServices(t *testing.T) {
 							continue // each may still be the first that a quota refuses, and holds its own group
 						}
 						began := time.Now()
-						if err := m.ensure(WithPriority(t.Context(), PriorityNewObject), "healthy"); err != nil || time.Since(began) > 2*usual+admission.MaxGroupPause+time.Second {
+						if err := m.ensure(admission.WithPriority(t.Context(), admission.PriorityNewObject), "healthy"); err != nil || time.Since(began) > 2*usual+admission.MaxGroupPause+time.Second {
 							t.Errorf("after %s, a healthy Service: %v after %s", after, err, time.Since(began))
 						}
 					}
@@ -175,7 +175,7 @@ func TestOneNodeThatIsAlwaysRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, Options{}, func(t *testing.T, m *misbehaving) {
 				m.set(fails(refusal), "bad")
-				m.manyRetry(m.node, PriorityNewNode, "bad")
+				m.manyRetry(m.node, admission.PriorityNewNode, "bad")
 				time.Sleep(time.Minute)
 				if took := m.join(t, nodes); took > 2*usually+2*time.Second {
 					t.Errorf("%d nodes joined in %s a minute later, undisturbed in %s", nodes, took, usually)
@@ -194,7 +194,7 @@ func TestSlowWrites(t *testing.T) {
 	inVirtualTime(t, Options{}, func(t *testing.T, m *misbehaving) {
 		routes := numbered("route", 8)
 		m.set(slow(9*time.Minute, nil), routes...)
-		m.manyRetry(m.route, PriorityNewObject, routes...)
+		m.manyRetry(m.route, admission.PriorityNewObject, routes...)
 		time.Sleep(usual)
 		if took := m.join(t, 1); took > 2*usual {
 			t.Errorf("a new node took %s behind eight slow writes of routes", took)

@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/internal/cloud/admission"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -254,9 +255,9 @@ func retried(ctx context.Context, call func(context.Context, string) error, obje
 }
 
 // manyRetry has calls of many objects retried in the background until the end of the test.
-func (m *misbehaving) manyRetry(call func(context.Context, string) error, priority Priority, objects ...string) {
+func (m *misbehaving) manyRetry(call func(context.Context, string) error, priority admission.Priority, objects ...string) {
 	for _, object := range objects {
-		go retried(WithPriority(m.ctx, priority), call, object, 5*time.Second, 5*time.Minute)
+		go retried(admission.WithPriority(m.ctx, priority), call, object, 5*time.Second, 5*time.Minute)
 	}
 }
 
@@ -267,7 +268,7 @@ func (m *misbehaving) join(t *testing.T, nodes int) time.Duration {
 	began := time.Now()
 	for i := range nodes {
 		all.Go(func() {
-			if err := m.node(WithPriority(t.Context(), PriorityNewNode), fmt.Sprint("joining-", began.UnixNano(), "-", i)); err != nil {
+			if err := m.node(admission.WithPriority(t.Context(), admission.PriorityNewNode), fmt.Sprint("joining-", began.UnixNano(), "-", i)); err != nil {
 				t.Errorf("a new node: %v", err)
 			}
 		})

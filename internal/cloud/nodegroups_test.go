@@ -12,6 +12,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/cloud/admission"
 	"github.com/mooring-ccm/mooring/internal/cloud/classify"
+	"github.com/mooring-ccm/mooring/internal/cloud/guard"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -89,7 +90,7 @@ func TestNodeGroups(t *testing.T) {
 				if err := call(t.Context(), decorated, "good"); err != nil {
 					t.Errorf("another group, while one hangs: %v", err)
 				}
-				var panicked *PanicError
+				var panicked *guard.PanicError
 				if err := call(t.Context(), decorated, "panics"); !errors.As(err, &panicked) {
 					t.Errorf("a panic is the error %v", err)
 				}

@@ -22,10 +22,14 @@ import (
 // TestAsManyCallsAsFromTheReference are made at the same time, where nothing else is declared.
 func TestAsManyCallsAsFromTheReference(t *testing.T) {
 	joining := func(m *misbehaving) func(context.Context, string) error {
-		return func(ctx context.Context, name string) error { return m.node(WithPriority(ctx, PriorityNewNode), name) }
+		return func(ctx context.Context, name string) error {
+			return m.node(admission.WithPriority(ctx, admission.PriorityNewNode), name)
+		}
 	}
 	refreshing := func(m *misbehaving) func(context.Context, string) error {
-		return func(ctx context.Context, name string) error { return m.node(WithPriority(ctx, PriorityRefresh), name) }
+		return func(ctx context.Context, name string) error {
+			return m.node(admission.WithPriority(ctx, admission.PriorityRefresh), name)
+		}
 	}
 	exists := func(m *misbehaving) func(context.Context, string) error { return m.exists }
 	ensure := func(m *misbehaving) func(context.Context, string) error { return m.ensure }
@@ -43,13 +47,13 @@ func TestAsManyCallsAsFromTheReference(t *testing.T) {
 		"the lifecycle":            {Options{}, []calls{exists}, 1},
 		"Services":                 {Options{}, []calls{ensure, get}, 1},
 		"Services and targets":     {Options{}, []calls{ensure, update}, 2},
-		"new nodes by the flag":    {Options{Concurrency: Concurrency{NodeSyncs: 3}}, []calls{joining}, 3},
-		"both by one flag":         {Options{Concurrency: Concurrency{NodeSyncs: 3}}, []calls{joining, refreshing}, 6},
-		"both by their flags":      {Options{Concurrency: Concurrency{NodeSyncs: 3, NodeStatusUpdates: 2}}, []calls{joining, refreshing}, 5},
-		"the lifecycle by a flag":  {Options{Concurrency: Concurrency{NodeLifecycleSyncs: 4}}, []calls{exists}, 4},
-		"Services by a flag":       {Options{Concurrency: Concurrency{ServiceSyncs: 2}}, []calls{ensure, update}, 4},
+		"new nodes by the flag":    {Options{Concurrency: admission.Concurrency{NodeSyncs: 3}}, []calls{joining}, 3},
+		"both by one flag":         {Options{Concurrency: admission.Concurrency{NodeSyncs: 3}}, []calls{joining, refreshing}, 6},
+		"both by their flags":      {Options{Concurrency: admission.Concurrency{NodeSyncs: 3, NodeStatusUpdates: 2}}, []calls{joining, refreshing}, 5},
+		"the lifecycle by a flag":  {Options{Concurrency: admission.Concurrency{NodeLifecycleSyncs: 4}}, []calls{exists}, 4},
+		"Services by a flag":       {Options{Concurrency: admission.Concurrency{ServiceSyncs: 2}}, []calls{ensure, update}, 4},
 		"declared":                 {Options{MaxInFlight: 7}, []calls{joining}, 5},
-		"the flag before declared": {Options{MaxInFlight: 7, Concurrency: Concurrency{NodeSyncs: 2}}, []calls{joining}, 2},
+		"the flag before declared": {Options{MaxInFlight: 7, Concurrency: admission.Concurrency{NodeSyncs: 2}}, []calls{joining}, 2},
 		"writes are not declared":  {Options{MaxInFlight: 7}, []calls{ensure}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,13 +91,13 @@ func TestAsManyCallsAsFromTheReference(t *testing.T) {
 func TestManyCallsByAFlag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const atOnce, calls = 20, 200
-		m := newMisbehaving(Options{Concurrency: Concurrency{NodeSyncs: atOnce}})
+		m := newMisbehaving(Options{Concurrency: admission.Concurrency{NodeSyncs: atOnce}})
 		var all sync.WaitGroup
 		began := time.Now()
 		for _, object := range numbered("n", calls) {
 			m.set(func(context.Context) error { time.Sleep(usual); return nil }, object)
 			all.Go(func() {
-				if err := m.node(WithPriority(t.Context(), PriorityNewNode), object); err != nil {
+				if err := m.node(admission.WithPriority(t.Context(), admission.PriorityNewNode), object); err != nil {
 					t.Error(err)
 				}
 			})
@@ -173,7 +177,7 @@ func TestAnOutstandingCall(t *testing.T) {
 					_ = call(t.Context(), "b")
 					other <- time.Since(began)
 				}()
-				var running *StillRunningError
+				var running *guard.StillRunningError
 				if err := call(t.Context(), "a"); !errors.As(err, &running) || time.Since(began) != test.after {
 					t.Errorf("error %v after %s, want a StillRunningError after %s", err, time.Since(began), test.after)
 				}
@@ -248,7 +252,7 @@ func TestEightCallsOfAMethod(t *testing.T) {
 			t.Errorf("readiness: %v", err)
 		}
 		told := make(chan string, 1)
-		ctx, cancel := context.WithTimeout(WithPriority(t.Context(), PriorityUpdate, func(reason string) { told <- reason }), time.Minute)
+		ctx, cancel := context.WithTimeout(admission.WithPriority(t.Context(), admission.PriorityUpdate, func(reason string) { told <- reason }), time.Minute)
 		defer cancel()
 		if err := m.node(ctx, "well"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("another call of the method: %v", err)
@@ -290,5 +294,5 @@ func TestCallsEndWithTheProcess(t *testing.T) {
 // nothingDeclared runs a test with a plugin that declares nothing.
 func nothingDeclared(t *testing.T, test func(t *testing.T, m *misbehaving)) {
 	t.Helper()
-	inVirtualTime(t, Options{Concurrency: Concurrency{NodeSyncs: 1}, MaxInFlight: -1}, test)
+	inVirtualTime(t, Options{Concurrency: admission.Concurrency{NodeSyncs: 1}, MaxInFlight: -1}, test)
 }

@@ -13,6 +13,8 @@ import (
 	traced "go.opentelemetry.io/otel/trace"
 	v1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/internal/cloud/admission"
 )
 
 // TestWithoutATracer no span is made.
@@ -36,7 +38,7 @@ func TestEachCallHasASpan(t *testing.T) {
 			answers = answers[1:]
 			return nil, answer
 		}}, Options{TracerProvider: trace.NewTracerProvider(trace.WithSpanProcessor(spans))})
-		ctx := WithPriority(t.Context(), PriorityNewNode)
+		ctx := admission.WithPriority(t.Context(), admission.PriorityNewNode)
 		_, _ = metadataOf(t, cloud, ctx)
 		_, _ = metadataOf(t, cloud, ctx)
 

@@ -14,6 +14,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/admission"
 	"github.com/mooring-ccm/mooring/internal/instances"
 )
 
@@ -70,7 +71,7 @@ func TestANewNodeNeverWaitsBehindARefresh(t *testing.T) {
 				all, _ := nodes(refreshed)
 				var refresh sync.WaitGroup
 				refresh.Go(func() {
-					inventory.LookupEach(cloud.WithPriority(t.Context(), cloud.PriorityRefresh), all, 0, func(_ *corev1.Node, _ instances.Observation, err error) {
+					inventory.LookupEach(admission.WithPriority(t.Context(), admission.PriorityRefresh), all, 0, func(_ *corev1.Node, _ instances.Observation, err error) {
 						if err != nil {
 							t.Errorf("a refresh failed: %v", err)
 						}
@@ -84,7 +85,7 @@ func TestANewNodeNeverWaitsBehindARefresh(t *testing.T) {
 					if before >= refreshed {
 						t.Errorf("the refresh is over after %d new nodes: this shows nothing", i)
 					}
-					if _, err := inventory.Lookup(cloud.WithPriority(t.Context(), cloud.PriorityNewNode), node(name), 0); err != nil {
+					if _, err := inventory.Lookup(admission.WithPriority(t.Context(), admission.PriorityNewNode), node(name), 0); err != nil {
 						t.Fatal(err)
 					}
 					if took := time.Since(began); took > longest {
@@ -118,7 +119,7 @@ func TestSlowNewNodesHoldUpNoOthers(t *testing.T) {
 		plugin.callTime = 0
 		inventory := instances.New(instances.Options{Cloud: cloud.Decorate(plugin, cloud.Options{})})
 		slow, _ := nodes(100)
-		ctx := cloud.WithPriority(t.Context(), cloud.PriorityNewNode)
+		ctx := admission.WithPriority(t.Context(), admission.PriorityNewNode)
 		var waiting sync.WaitGroup
 		for _, n := range slow {
 			waiting.Go(func() {

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/cloud/classify"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -95,7 +94,7 @@ func (l *lister) lookup(ctx context.Context, node *corev1.Node, age age) (Observ
 	select {
 	case said := <-listed:
 		denied := said.err == nil && said.observation.Status == NotFound
-		if !denied && !errors.Is(said.err, cloud.ErrStillRunning) {
+		if !denied && !errors.Is(said.err, classify.ErrStillRunning) {
 			return said.observation, said.err
 		}
 		first, listed = &said, nil

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/classify"
+	"github.com/mooring-ccm/mooring/internal/cloud/guard"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -72,12 +74,12 @@ func TestANodeIsAskedForAloneWhileAListingTakesLong(t *testing.T) {
 func TestANodeIsAskedForAloneAfterAListingThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plugin := &bothCloud{listingCloud: newListingCloud("a")}
-		plugin.failWith(func() error { return &cloud.StillRunningError{Operation: "ListInstances"} })
+		plugin.failWith(func() error { return &guard.StillRunningError{Operation: "ListInstances"} })
 		inv := instances.New(instances.Options{Cloud: plugin})
 		if said := lookup(t, inv, node("a"), 0); said.Status != instances.Found {
 			t.Errorf("a: %s", said.Status)
 		}
-		if said, err := inv.Lookup(t.Context(), node("b"), 0); !errors.Is(err, cloud.ErrStillRunning) {
+		if said, err := inv.Lookup(t.Context(), node("b"), 0); !errors.Is(err, classify.ErrStillRunning) {
 			t.Errorf("b: %s, %v", said.Status, err)
 		}
 	})

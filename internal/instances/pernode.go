@@ -16,7 +16,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/admission"
 	"github.com/mooring-ccm/mooring/internal/cloud/classify"
 	"github.com/mooring-ccm/mooring/internal/instances/bounds"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
@@ -158,7 +158,7 @@ func (p *perNode) describe(ctx context.Context, node *corev1.Node) (Observation,
 		return Observation{}, err
 	}
 	observation := Observation{Listed: -1}
-	said, err := instances.InstanceMetadata(cloud.InOneTurn(ctx), node.DeepCopy())
+	said, err := instances.InstanceMetadata(admission.InOneTurn(ctx), node.DeepCopy())
 	switch {
 	case errors.Is(err, provider.ErrInstanceNotFound):
 		observation.Status = NotFound

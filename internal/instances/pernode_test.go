@@ -18,6 +18,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/admission"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -101,7 +102,7 @@ func TestAJoiningNodeDoesNotWaitForRefreshes(t *testing.T) {
 				plugin := newV2Cloud(everything)
 				inv := instances.New(instances.Options{Cloud: cloud.Decorate(plugin, cloud.Options{QPS: quota, Burst: 1})})
 				all, _ := nodes(2000)
-				ctx, stop := context.WithCancel(cloud.WithPriority(t.Context(), cloud.PriorityRefresh))
+				ctx, stop := context.WithCancel(admission.WithPriority(t.Context(), admission.PriorityRefresh))
 				var waiting sync.WaitGroup
 				for range 3 { // controllers, each of which asks for all nodes, from another node on
 					all = append(all[13:], all[:13]...)
@@ -110,7 +111,7 @@ func TestAJoiningNodeDoesNotWaitForRefreshes(t *testing.T) {
 				}
 				time.Sleep(10*time.Second + 50*time.Millisecond) // when no call begins
 				start, before := time.Now(), plugin.total()
-				joins := cloud.WithPriority(t.Context(), cloud.PriorityNewNode)
+				joins := admission.WithPriority(t.Context(), admission.PriorityNewNode)
 				if _, err := inv.Lookup(joins, node(name), 2*time.Second); err != nil {
 					t.Error(err)
 				}

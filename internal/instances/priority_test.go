@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/admission"
 )
 
 // TestASharedCallIsAsUrgentAsTheMostUrgentOfThoseWhoWait also when that one comes while the call is under way.
@@ -15,9 +15,9 @@ func TestASharedCallIsAsUrgentAsTheMostUrgentOfThoseWhoWait(t *testing.T) {
 		var call context.Context
 		goOn := make(chan struct{})
 		question := &singleflight[int]{}
-		ask := func(priority cloud.Priority) {
+		ask := func(priority admission.Priority) {
 			go func() {
-				_, _ = question.get(cloud.WithPriority(t.Context(), priority), time.Time{}, func(ctx context.Context) (int, error) {
+				_, _ = question.get(admission.WithPriority(t.Context(), priority), time.Time{}, func(ctx context.Context) (int, error) {
 					call = ctx
 					<-goOn
 					return 0, nil
@@ -25,13 +25,13 @@ func TestASharedCallIsAsUrgentAsTheMostUrgentOfThoseWhoWait(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		for _, step := range []struct{ asks, want cloud.Priority }{
-			{cloud.PriorityRefresh, cloud.PriorityRefresh},
-			{cloud.PriorityNewNode, cloud.PriorityNewNode},
-			{cloud.PriorityUpdate, cloud.PriorityNewNode},
+		for _, step := range []struct{ asks, want admission.Priority }{
+			{admission.PriorityRefresh, admission.PriorityRefresh},
+			{admission.PriorityNewNode, admission.PriorityNewNode},
+			{admission.PriorityUpdate, admission.PriorityNewNode},
 		} {
 			ask(step.asks)
-			if got := cloud.PriorityOf(call); got != step.want {
+			if got := admission.PriorityOf(call); got != step.want {
 				t.Errorf("after a %s has joined, the call's priority is %s, want %s", step.asks, got, step.want)
 			}
 		}

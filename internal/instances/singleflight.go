@@ -8,7 +8,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/admission"
 	"github.com/mooring-ccm/mooring/internal/sleep"
 )
 
@@ -107,15 +107,15 @@ func (s *singleflight[T]) join(ctx context.Context, notBefore time.Time, questio
 	}
 	// The call is as urgent as its most urgent waiting caller, and so is the one that has to end before it.
 	if s.current != nil {
-		cloud.Join(s.current.ctx, ctx)
+		admission.Join(s.current.ctx, ctx)
 	}
 	switch {
 	case c == nil || c.waiting == 0:
 		c = &call[T]{ask: question, done: make(chan struct{})}
-		c.ctx, c.cancel = context.WithCancel(cloud.Apart(ctx))
+		c.ctx, c.cancel = context.WithCancel(admission.Apart(ctx))
 		s.next = c
 	case c != s.current:
-		cloud.Join(c.ctx, ctx)
+		admission.Join(c.ctx, ctx)
 	}
 	c.waiting++
 	c.last = time.Now()
@@ -191,7 +191,7 @@ func (s *singleflight[T]) finish(c *call[T], value T, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := c.began
-	if asked := cloud.AskedAt(c.ctx); asked.After(at) {
+	if asked := admission.AskedAt(c.ctx); asked.After(at) {
 		at = asked // the call had to wait
 	}
 	said := answer[T]{value: value, at: at, asked: spanOf(c.ctx)}

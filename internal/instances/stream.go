@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/classify"
 	"github.com/mooring-ccm/mooring/internal/instances/bounds"
 	"github.com/mooring-ccm/mooring/internal/sleep"
 	"github.com/mooring-ccm/mooring/provider"
@@ -153,7 +153,7 @@ func (s *stream) run(ctx context.Context) {
 			backoff = newBackoff()
 		}
 		pause := backoff.Step()
-		if asked, ok := cloud.RetryAfter(err); ok {
+		if asked, ok := classify.RetryAfter(err); ok {
 			pause = max(pause, asked)
 		}
 		if !failing && !errors.Is(err, provider.ErrWatchExpired) {

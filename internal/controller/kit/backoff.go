@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/classify"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -42,7 +42,7 @@ func (b Backoff) After(before int, err error) time.Duration {
 	if isTerminal(err) {
 		pause = max(pause, b.Terminal)
 	}
-	if asked, ok := cloud.RetryAfter(err); ok {
+	if asked, ok := classify.RetryAfter(err); ok {
 		pause = max(pause, asked)
 	}
 	return pause

@@ -15,7 +15,7 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/admission"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/controller/node/pace"
 	"github.com/mooring-ccm/mooring/internal/instances"
@@ -138,7 +138,7 @@ func (r *singleRefresher) turn(ctx context.Context, name string) (node *corev1.N
 // lookUp compares a node with the cloud. An answer from before would be late by one pause.
 func (r *singleRefresher) lookUp(ctx context.Context, node *corev1.Node, why pace.Cause) {
 	r.metrics.refreshLookups.WithLabelValues(string(why)).Inc()
-	observation, err := r.inventory.Lookup(cloud.WithPriority(ctx, cloud.PriorityRefresh), node, 0)
+	observation, err := r.inventory.Lookup(admission.WithPriority(ctx, admission.PriorityRefresh), node, 0)
 	if ctx.Err() != nil {
 		return // we are being stopped, which is no failure
 	}

@@ -17,7 +17,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/admission"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/dryrun"
 	"github.com/mooring-ccm/mooring/internal/instances"
@@ -137,7 +137,7 @@ func (r *reconciler) lookUp(ctx context.Context, node *corev1.Node, known row) (
 	}
 	ctx, end := r.traces.step(ctx, spanLookUp)
 	defer func() { end(&observation, err) }()
-	ctx = cloud.WithPriority(ctx, cloud.PriorityNewNode, func(reason string) { r.waiting(node, reason) })
+	ctx = admission.WithPriority(ctx, admission.PriorityNewNode, func(reason string) { r.waiting(node, reason) })
 	observation, err = r.inventory.Lookup(ctx, node, known.answerAge(node, r.inventory.ListingTime, time.Now()))
 	if err == nil && observation.Status == instances.Found && (observation.State == provider.InstanceStopped || len(observation.Metadata.NodeAddresses) == 0) {
 		return r.inventory.Lookup(ctx, node, known.sinceReason(time.Now()))
@@ -155,7 +155,7 @@ func (r *reconciler) refresh(ctx context.Context, node *corev1.Node, known row, 
 	observation, peeked := r.inventory.Peek(node, age)
 	if !peeked && known.addressless {
 		var err error
-		if observation, err = r.inventory.Lookup(cloud.WithPriority(ctx, cloud.PriorityRefresh), node, age); err != nil {
+		if observation, err = r.inventory.Lookup(admission.WithPriority(ctx, admission.PriorityRefresh), node, age); err != nil {
 			return result{kind: failed, err: err}
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/cloud/admission"
+	"github.com/mooring-ccm/mooring/internal/cloud/classify"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/instances"
 )
@@ -309,7 +309,7 @@ func (r *row) failed(failure error, pause time.Duration, now time.Time) time.Dur
 		r.unlisted = now
 		return min(pause, admission.MaxGroupPause)
 	}
-	if asked, ok := cloud.RetryAfter(failure); ok {
+	if asked, ok := classify.RetryAfter(failure); ok {
 		return max(pause, asked)
 	}
 	return pause

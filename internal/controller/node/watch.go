@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/admission"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/controller/node/pace"
 	"github.com/mooring-ccm/mooring/internal/instances"
@@ -181,7 +181,7 @@ func (r *refresher) pass(ctx context.Context, passes *sync.WaitGroup) {
 	}
 	passes.Go(func() {
 		// An answer from before this pass would be one interval late.
-		r.inventory.LookupEach(cloud.WithPriority(ctx, cloud.PriorityRefresh), nodes, 0, func(node *corev1.Node, observation instances.Observation, err error) {
+		r.inventory.LookupEach(admission.WithPriority(ctx, admission.PriorityRefresh), nodes, 0, func(node *corev1.Node, observation instances.Observation, err error) {
 			r.close(node, err)
 			if err != nil {
 				r.metrics.refreshFailures.Inc()

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	nodeutil "k8s.io/component-helpers/node/util"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/admission"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
@@ -62,7 +62,7 @@ func (o *observer) observe(ctx context.Context, nodes []facts, objects []*corev1
 		}
 	}
 	turn := o.view.Want(due, now)
-	asking := cloud.WithPriority(ctx, cloud.PriorityDeletion, func(reason string) { o.waiting(turn, reason) })
+	asking := admission.WithPriority(ctx, admission.PriorityDeletion, func(reason string) { o.waiting(turn, reason) })
 	seen.take(o.view.Ask(asking, turn, o.maxAge))
 	if o.inventory.Lists() {
 		o.compare(&seen, ready)
@@ -91,7 +91,7 @@ func (o *observer) affirm(ctx context.Context, seen *observation, nodes []facts,
 		bearing = append(bearing, objects[i])
 	}
 	o.round = now
-	seen.take(o.view.Ask(cloud.WithPriority(ctx, cloud.PriorityDeletion), bearing, 0))
+	seen.take(o.view.Ask(admission.WithPriority(ctx, admission.PriorityDeletion), bearing, 0))
 }
 
 // nextRound is when witnesses may be asked for again.

@@ -12,7 +12,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/admission"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/dryrun"
 	"github.com/mooring-ccm/mooring/internal/sleep"
@@ -52,7 +52,7 @@ type applier struct {
 
 // apply carries out the removals, then the rest. It skips an action while a route that should be gone is in its way. It returns the outcomes of the
 // actions that were tried and have ended. It calls onEnded with each when it ends, one at a time.
-func (a *applier) apply(ctx context.Context, admitted admission, onEnded func(context.Context, outcome)) []outcome {
+func (a *applier) apply(ctx context.Context, admitted allowed, onEnded func(context.Context, outcome)) []outcome {
 	removed := a.runAll(ctx, admitted.removals, onEnded)
 	blocked := unfinished(admitted.removals, removed)
 	free := make([]action, 0, len(admitted.makes))
@@ -142,7 +142,7 @@ func (a *applier) perform(ctx context.Context, batch []action) []error {
 	}
 	defer a.places.Release(1)
 	begun := time.Now()
-	errs := a.call(cloud.WithPriority(dryrun.Because(ctx, batch[0].why), urgency(batch), func(reason string) {
+	errs := a.call(admission.WithPriority(dryrun.Because(ctx, batch[0].why), urgency(batch), func(reason string) {
 		for _, action := range batch {
 			a.events.waiting(action, reason)
 		}
@@ -191,8 +191,8 @@ var changed = map[kind]string{
 }
 
 // priorities order the calls among all that wait for the cloud. A node without a route has no traffic at all.
-var priorities = map[kind]cloud.Priority{
-	remove: cloud.PriorityDeletion, replace: cloud.PriorityUpdate, recreate: cloud.PriorityUpdate, create: cloud.PriorityNewObject,
+var priorities = map[kind]admission.Priority{
+	remove: admission.PriorityDeletion, replace: admission.PriorityUpdate, recreate: admission.PriorityUpdate, create: admission.PriorityNewObject,
 }
 
 // call makes the calls to the cloud that a batch consists of.
@@ -265,7 +265,7 @@ func (a *applier) batches(actions []action) [][]action {
 }
 
 // urgency is the urgency of the most urgent action of a batch.
-func urgency(batch []action) cloud.Priority {
+func urgency(batch []action) admission.Priority {
 	most := priorities[batch[0].kind]
 	for _, action := range batch[1:] {
 		most = max(most, priorities[action.kind])

@@ -82,7 +82,7 @@ func TestNodesAreConfirmedToBeGone(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			wanted := desire(test.nodes, clusterCIDRs)
 			planned := makePlan(wanted, routes, abilities{})
-			admitted := admission{removals: planned.removals, makes: planned.makes}
+			admitted := allowed{removals: planned.removals, makes: planned.makes}
 			held, err := absenceCheck{test.server}.doubtful(t.Context(), wanted.targets, slices.Concat(planned.removals, planned.makes))
 			if (err != nil) != test.fails {
 				t.Errorf("error: %v", err)

@@ -61,7 +61,7 @@ func TestConditionOfPresumedNodes(t *testing.T) {
 	}
 	wanted := desire(members, clusterCIDRs)
 	planned := makePlan(wanted, []*cloudprovider.Route{route("01", "10.120.0.0/24", "routed")}, abilities{})
-	routedNodes, missing := routedNodesOf(members, wanted, planned, unmet(planned, admission{makes: planned.makes}, nil),
+	routedNodes, missing := routedNodesOf(members, wanted, planned, unmet(planned, allowed{makes: planned.makes}, nil),
 		func(key) bool { return true })
 	got := map[string]bool{}
 	for _, one := range routedNodes {

@@ -55,7 +55,7 @@ type comparison struct {
 	members  []member
 	wanted   desired
 	planned  plan
-	admitted admission
+	admitted allowed
 	// unclear is what the API server did not confirm.
 	unclear error
 }
@@ -164,7 +164,7 @@ func (r *reconciler) serviceCIDRs(ctx context.Context) (ranges []netip.Prefix) {
 }
 
 // unmet returns the wants that have no route after a pass: wants without a plan, wants that wait, and wants whose operations have not succeeded.
-func unmet(planned plan, admitted admission, outcomes []outcome) map[key]bool {
+func unmet(planned plan, admitted allowed, outcomes []outcome) map[key]bool {
 	missing := map[key]bool{}
 	for _, want := range planned.unmet {
 		missing[want.key()] = true

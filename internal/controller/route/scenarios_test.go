@@ -206,7 +206,7 @@ func (s *scenario) pass(ctx context.Context) time.Duration {
 }
 
 // describe says what a pass is about to do.
-func describe(admitted admission) string {
+func describe(admitted allowed) string {
 	var described strings.Builder
 	for _, action := range slices.Concat(admitted.removals, admitted.makes) {
 		_, _ = fmt.Fprintf(&described, "\n  %s because %s", action.line(), action.why)

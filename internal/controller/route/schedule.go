@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/classify"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
@@ -126,7 +126,7 @@ func (s *scheduler) end(now time.Time, r result) time.Duration {
 	default:
 		s.failures, s.partials = 0, 0
 	}
-	if wait, asked := cloud.RetryAfter(r.blocked); asked {
+	if wait, asked := classify.RetryAfter(r.blocked); asked {
 		s.closedUntil = now.Add(wait)
 	}
 	if r.blocked == nil && !r.retry.IsZero() {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/classify"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -83,19 +83,19 @@ func joinAddresses(addresses []corev1.NodeAddress) string {
 	return strings.Join(texts, ",")
 }
 
-// admission is what of a plan is done in this pass.
-type admission struct {
+// allowed is what of a plan is done in this pass.
+type allowed struct {
 	removals, makes []action
 	// waiting are the wants whose operations have to wait: they failed a moment ago, or others are in their way.
 	waiting []want
 }
 
 // without holds back what would touch routes to some nodes, and whatever these routes are in the way of.
-func (a admission) without(held map[types.NodeName]bool) admission {
+func (a allowed) without(held map[types.NodeName]bool) allowed {
 	if len(held) == 0 {
 		return a
 	}
-	rest := admission{waiting: slices.Clone(a.waiting)}
+	rest := allowed{waiting: slices.Clone(a.waiting)}
 	var blocked []destination
 	for _, removal := range a.removals {
 		if held[removal.old.TargetNode] {
@@ -132,12 +132,12 @@ func (s *state) underWay() []destination {
 // routes were listed. Nothing is done to a destination that is busy, and no route is made while one that should be gone, or whose
 // operation is under way, would take packets from it. Nor is one made again that a list lacks, before lists have lacked it for
 // longer than they may lag.
-func (s *state) admit(d desired, p plan, busy []destination, now time.Time) admission {
+func (s *state) admit(d desired, p plan, busy []destination, now time.Time) allowed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forget(p, now)
 	s.observe(d, p, busy, now)
-	var admitted admission
+	var admitted allowed
 	blocked := busy
 	for _, removal := range p.removals {
 		known := s.attempts[removal.operation()]
@@ -291,7 +291,7 @@ func (s *state) end(a action, err error, now time.Time) (late bool) {
 	}
 	known.done, known.failures = time.Time{}, known.failures.Failed(now, s.retries(known.failures.Count, err), err)
 	switch {
-	case errors.Is(err, cloud.ErrDeadline), errors.Is(err, cloud.ErrStillRunning):
+	case errors.Is(err, classify.ErrDeadline), errors.Is(err, classify.ErrStillRunning):
 		known.together = singleAfter // each smaller batch with the one that hangs would take as long again
 	case isOwnFailure(err), provider.IsThrottled(err):
 		// A refusal for quota says that there are too many calls: not that there are too few.

@@ -125,7 +125,7 @@ func TestWhoseConditionSaysWhat(t *testing.T) {
 	routes := []*cloudprovider.Route{route("kept", "10.120.0.0/24", "kept"), route("withoutPodCIDRs", "10.120.8.0/24", "withoutPodCIDRs")}
 	wanted := desire(members, clusterCIDRs)
 	planned := makePlan(wanted, routes, abilities{})
-	admitted := admission{removals: planned.removals}
+	admitted := allowed{removals: planned.removals}
 	var outcomes []outcome
 	for _, making := range planned.makes {
 		if making.want.node == "waits" {

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/cloud/classify"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/provider"
@@ -106,7 +105,7 @@ func TestReasonsAndPauses(t *testing.T) {
 		"throttled":              {&provider.ThrottledError{Err: plain}, 0, ReasonThrottled, 5 * time.Second, true},
 		"throttled for a time":   {throttled, 0, ReasonThrottled, time.Minute, true},
 		"throttled for too long": {&provider.ThrottledError{RetryAfter: time.Hour, Err: plain}, 0, ReasonThrottled, classify.MaxRetryAfter, true},
-		"out of time":            {cloud.ErrDeadline, 0, ReasonTimeout, 5 * time.Second, true},
+		"out of time":            {classify.ErrDeadline, 0, ReasonTimeout, 5 * time.Second, true},
 		"terminal":               {&provider.TerminalError{Err: plain}, 0, ReasonRefused, 5 * time.Second, false},
 		"not found":              {&retargetError{err: fmt.Errorf("%w: %w", errNotFound, plain)}, 0, ReasonNotFound, 5 * time.Second, false},
 		"the API server refused": {&writeError{plain}, 0, ReasonWriteFailed, 5 * time.Second, false},

@@ -13,7 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/admission"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/controller/service/orphancheck"
 	"github.com/mooring-ccm/mooring/internal/dryrun"
@@ -251,7 +251,7 @@ func (d *driftCheck) checkNext(ctx context.Context) error {
 	if err != nil || service == nil {
 		return err
 	}
-	status, exists, err := d.applier.get(cloud.WithPriority(ctx, cloud.PriorityRefresh), service)
+	status, exists, err := d.applier.get(admission.WithPriority(ctx, admission.PriorityRefresh), service)
 	d.count(err)
 	if err != nil {
 		return fmt.Errorf("looking at the load balancer of service %s: %w", key, err)
@@ -407,7 +407,7 @@ func (c *Controller) lister(applier *applier) func(context.Context) (*listing, e
 		return nil
 	}
 	return func(ctx context.Context) (*listing, error) {
-		listed, err := list(cloud.WithPriority(ctx, cloud.PriorityRefresh), c.options.ClusterName)
+		listed, err := list(admission.WithPriority(ctx, admission.PriorityRefresh), c.options.ClusterName)
 		if err != nil {
 			return nil, fmt.Errorf("listing load balancers: %w", err)
 		}

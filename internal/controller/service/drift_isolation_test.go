@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/admission"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -31,7 +31,7 @@ func (p *troubledReads) GetLoadBalancer(ctx context.Context, cluster string, ser
 	if !strings.HasPrefix(service.Name, "bad") {
 		return p.memoryCloud.GetLoadBalancer(ctx, cluster, service)
 	}
-	if cloud.PriorityOf(ctx) != cloud.PriorityRefresh {
+	if admission.PriorityOf(ctx) != admission.PriorityRefresh {
 		p.t.Error("a look for what may be gone has another priority than a comparison")
 	}
 	if p.hangs {

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-ccm/mooring/dev/scenariotest"
-	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/admission"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -137,7 +137,7 @@ type memoryCloud struct {
 	// byDifference says that its targets can be changed by a difference.
 	byDifference bool
 	// urgency is how urgent the last Ensure was to the queue of the client.
-	urgency cloud.Priority
+	urgency admission.Priority
 	// chance returns how long a call takes and its error; nil: no time and none. An errLost takes effect all the same.
 	chance func(operation string) (time.Duration, error)
 }
@@ -231,7 +231,7 @@ func (m *memoryCloud) EnsureLoadBalancer(ctx context.Context, _ string, service 
 	*corev1.LoadBalancerStatus, error,
 ) {
 	err := m.change("ensure", func() error {
-		m.balancer[service.UID], m.urgency = targetsOf(nodes).members, cloud.PriorityOf(ctx)
+		m.balancer[service.UID], m.urgency = targetsOf(nodes).members, admission.PriorityOf(ctx)
 		return nil
 	})
 	if err != nil {

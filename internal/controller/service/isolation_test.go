@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/classify"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -368,7 +368,7 @@ func TestAHungWriteHoldsOnePlace(t *testing.T) {
 					case name != "hung":
 						return 0, nil
 					case number == 1:
-						return deadline, fmt.Errorf("EnsureLoadBalancer: %w", cloud.ErrDeadline)
+						return deadline, fmt.Errorf("EnsureLoadBalancer: %w", classify.ErrDeadline)
 					default:
 						return 0, errors.New("the call before it has not returned")
 					}

@@ -7,7 +7,8 @@ import (
 
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/classify"
+	"github.com/mooring-ccm/mooring/internal/cloud/guard"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -55,7 +56,7 @@ func reasonOf(err error) string {
 		return ReasonPending
 	case errors.As(err, &throttled):
 		return ReasonThrottled
-	case errors.Is(err, cloud.ErrDeadline), errors.Is(err, context.DeadlineExceeded), errors.Is(err, cloud.ErrStillRunning):
+	case errors.Is(err, classify.ErrDeadline), errors.Is(err, context.DeadlineExceeded), errors.Is(err, classify.ErrStillRunning):
 		return ReasonTimeout
 	case provider.IsTerminal(err):
 		return ReasonRefused
@@ -74,7 +75,7 @@ func saysNothing(err error) bool {
 	case ReasonPending, ReasonThrottled, ReasonTimeout:
 		return true
 	default:
-		var panicked *cloud.PanicError // halfway, perhaps
+		var panicked *guard.PanicError // halfway, perhaps
 		return errors.Is(err, context.Canceled) || errors.As(err, &panicked)
 	}
 }

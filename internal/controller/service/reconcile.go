@@ -16,7 +16,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/admission"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
 )
@@ -246,7 +246,7 @@ func priorityFor(p *pass, act action) int {
 }
 
 // urgencies order the calls of actions by their priorities among all that wait for the cloud; the others are changes.
-var urgencies = map[int]cloud.Priority{priorityRemove: cloud.PriorityDeletion, priorityNew: cloud.PriorityNewObject}
+var urgencies = map[int]admission.Priority{priorityRemove: admission.PriorityDeletion, priorityNew: admission.PriorityNewObject}
 
 // again repeats a pass after a while, with its own priority instead of the priority of an admitted pass.
 func (p *pass) again(after time.Duration) reconcile.Result {
@@ -380,9 +380,9 @@ func (r *reconciler) look(ctx context.Context, p *pass) (err error) {
 func (r *reconciler) call(ctx context.Context, p *pass, act action, last attempt) error {
 	p.priority = priorityFor(p, act)
 	rank, announced := rankOf(p, act, last), announces(p, act, last)
-	lane := writelimit.Services
+	pool := writelimit.Services
 	if act.verb == verbRetarget {
-		lane = writelimit.Targets
+		pool = writelimit.Targets
 	}
 	var notice func(message string)
 	var listeners []func(reason string)
@@ -392,9 +392,9 @@ func (r *reconciler) call(ctx context.Context, p *pass, act action, last attempt
 			r.events.waiting(act, EventWaitingForCloud, fmt.Sprintf("Waiting to %s the load balancer: %s", act.verb, reason))
 		})
 	}
-	waiting := cloud.WithPriority(ctx, urgencies[p.priority], listeners...)
-	if !r.limiter.Acquire(p.key, lane, rank, notice) {
-		p.waits = p.waits || lane == writelimit.Services
+	waiting := admission.WithPriority(ctx, urgencies[p.priority], listeners...)
+	if !r.limiter.Acquire(p.key, pool, rank, notice) {
+		p.waits = p.waits || pool == writelimit.Services
 		return errWaiting
 	}
 	defer r.limiter.Release(p.key)

@@ -15,7 +15,7 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	servicehelpers "k8s.io/cloud-provider/service/helpers"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/classify"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
@@ -310,7 +310,7 @@ func (s *state) failed(want desired, last attempt, err error, pauses backoff, no
 	last.tried = s.tries
 	s.keep(want.intent, last)
 	// The targets wait, too, for as long as the cloud asks.
-	if wait, asked := cloud.RetryAfter(err); asked {
+	if wait, asked := classify.RetryAfter(err); asked {
 		s.retarget.Until, s.retarget.targets = kit.Later(s.retarget.Until, now.Add(wait)), nil
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
-	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/cloud/admission"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
@@ -34,8 +34,8 @@ func TestANewServiceIsUrgent(t *testing.T) {
 		time.Sleep(time.Second)
 		e.cloud.mu.Lock()
 		defer e.cloud.mu.Unlock()
-		if got := e.cloud.urgency; got != cloud.PriorityNewObject {
-			t.Errorf("the call has priority %s, want %s", got, cloud.PriorityNewObject)
+		if got := e.cloud.urgency; got != admission.PriorityNewObject {
+			t.Errorf("the call has priority %s, want %s", got, admission.PriorityNewObject)
 		}
 	})
 }

@@ -24,17 +24,17 @@ const (
 // Orphans is the name under which load balancers without a Service wait. No Service has it: it has no namespace.
 var Orphans = types.NamespacedName{Name: "orphans"}
 
-// Lane is a kind of writes, which has places of its own.
-type Lane int
+// Pool is a kind of writes, which has places of its own.
+type Pool int
 
 // As in the reference, as many changes of targets as of Services go on at once, so a Service whose calls are slow and fail keeps no other from
-// following the nodes. Where the provider declares how many changes it bears, both lanes are one.
+// following the nodes. Where the provider declares how many changes it bears, both pools are one.
 const (
-	Services Lane = iota
+	Services Pool = iota
 	Targets
 )
 
-// Limiter bounds how many writes to the cloud go on at once in each lane. Clouds exist that lose a change when two reach them together; for those the
+// Limiter bounds how many writes to the cloud go on at once in each pool. Clouds exist that lose a change when two reach them together; for those the
 // bound is one.
 //
 // No worker is blocked by it: a pass that finds no place ends. When it is its turn, a place is reserved for it and the pass is queued
@@ -46,23 +46,23 @@ type Limiter struct {
 	queue func(types.NamespacedName)
 
 	mu    sync.Mutex
-	lanes []*lane
-	// writing are the ones that have a place. A pass writes in one lane at a time.
+	pools []*pool
+	// writing are the ones that have a place. A pass writes in one pool at a time.
 	writing map[types.NamespacedName]write
 }
 
 // write is a write that goes on.
 type write struct {
-	in    *lane
+	in    *pool
 	since time.Time
 }
 
-// lane is the places of a lane, and who waits for them.
-type lane struct {
+// pool has the places of one kind of writes, and who waits for them.
+type pool struct {
 	places, writing int
 	// admitted are those for which a place is reserved: they were queued and have not asked again yet.
 	admitted map[types.NamespacedName]*waiter
-	// waiting is in the order of arrival. While a place is free, it has none but passes that write in the other lane.
+	// waiting is in the order of arrival. While a place is free, it has none but passes that write in the other pool.
 	waiting []*waiter
 	// arrivals counts the ones that had to wait, and admissions the ones of them that were admitted.
 	arrivals, admissions int
@@ -81,15 +81,15 @@ type waiter struct {
 	notice *time.Timer
 }
 
-// New returns a limiter with so many places in each lane. Shared says that both lanes are one. Queue queues the pass of a waiter that was admitted; it
+// New returns a limiter with so many places in each pool. Shared says that both pools are one. Queue queues the pass of a waiter that was admitted; it
 // must not call the limiter.
 func New(places int, shared bool, queue func(types.NamespacedName)) *Limiter {
-	l := &Limiter{queue: queue, writing: map[types.NamespacedName]write{}, lanes: make([]*lane, 2)}
+	l := &Limiter{queue: queue, writing: map[types.NamespacedName]write{}, pools: make([]*pool, 2)}
 	if shared {
-		l.lanes = l.lanes[:1]
+		l.pools = l.pools[:1]
 	}
-	for i := range l.lanes {
-		l.lanes[i] = &lane{places: places, admitted: map[types.NamespacedName]*waiter{}}
+	for i := range l.pools {
+		l.pools[i] = &pool{places: places, admitted: map[types.NamespacedName]*waiter{}}
 	}
 	return l
 }
@@ -97,18 +97,18 @@ func New(places int, shared bool, queue func(types.NamespacedName)) *Limiter {
 // Acquire returns whether a pass may write to the cloud now. If so, it calls Release afterwards, and no place is reserved for it elsewhere meanwhile:
 // it keeps its turn there. If not, it waits. It is queued again when it is its turn: first come, first served, but a higher rank waits behind all
 // lower ones. Notice is called with what it waits for if that takes longer than a moment, from another goroutine and at most once; nil: no notice.
-func (l *Limiter) Acquire(key types.NamespacedName, in Lane, rank int, notice func(message string)) bool {
+func (l *Limiter) Acquire(key types.NamespacedName, in Pool, rank int, notice func(message string)) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	lane := l.lanes[min(int(in), len(l.lanes)-1)]
-	if lane.admitted[key] == nil && lane.free() <= 0 {
-		l.wait(lane, key, rank, notice)
+	pool := l.pools[min(int(in), len(l.pools)-1)]
+	if pool.admitted[key] == nil && pool.free() <= 0 {
+		l.wait(pool, key, rank, notice)
 		return false
 	}
-	delete(lane.admitted, key)
-	lane.writing++
-	l.writing[key] = write{lane, time.Now()}
-	for _, other := range l.lanes {
+	delete(pool.admitted, key)
+	pool.writing++
+	l.writing[key] = write{pool, time.Now()}
+	for _, other := range l.pools {
 		if w := other.admitted[key]; w != nil {
 			delete(other.admitted, key)
 			other.waiting = append(other.waiting, w)
@@ -120,7 +120,7 @@ func (l *Limiter) Acquire(key types.NamespacedName, in Lane, rank int, notice fu
 }
 
 // wait has a pass wait. One that waits already keeps its turn and the lowest of its ranks. The lock is held.
-func (l *Limiter) wait(in *lane, key types.NamespacedName, rank int, notice func(string)) {
+func (l *Limiter) wait(in *pool, key types.NamespacedName, rank int, notice func(string)) {
 	if at := slices.IndexFunc(in.waiting, func(w *waiter) bool { return w.key == key }); at >= 0 {
 		in.waiting[at].rank, in.waiting[at].asked = min(in.waiting[at].rank, rank), true
 		return
@@ -150,40 +150,40 @@ func (l *Limiter) Release(key types.NamespacedName) {
 func (l *Limiter) End(key types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, lane := range l.lanes {
-		at := slices.IndexFunc(lane.waiting, func(w *waiter) bool { return w.key == key })
-		switch w := lane.admitted[key]; {
+	for _, pool := range l.pools {
+		at := slices.IndexFunc(pool.waiting, func(w *waiter) bool { return w.key == key })
+		switch w := pool.admitted[key]; {
 		case w != nil && w.asked:
-			w.asked = false // it was admitted while its pass wrote in the other lane
+			w.asked = false // it was admitted while its pass wrote in the other pool
 		case w != nil:
-			delete(lane.admitted, key)
+			delete(pool.admitted, key)
 			l.admitNext()
-		case at >= 0 && lane.waiting[at].asked:
-			lane.waiting[at].asked = false
+		case at >= 0 && pool.waiting[at].asked:
+			pool.waiting[at].asked = false
 		case at >= 0:
-			lane.remove(at)
+			pool.remove(at)
 		}
 	}
 }
 
 // admitNext reserves the places that are free, and queues those whose they are. The lock is held.
 func (l *Limiter) admitNext() {
-	for _, lane := range l.lanes {
-		for len(lane.waiting) > 0 && lane.free() > 0 {
-			at := l.next(lane)
+	for _, pool := range l.pools {
+		for len(pool.waiting) > 0 && pool.free() > 0 {
+			at := l.next(pool)
 			if at < 0 {
 				break
 			}
-			lane.admissions++
-			next := lane.remove(at)
-			lane.admitted[next.key] = next
+			pool.admissions++
+			next := pool.remove(at)
+			pool.admitted[next.key] = next
 			l.queue(next.key)
 		}
 	}
 }
 
 // next returns the index of the waiter that is admitted next, -1 if none may be. The lock is held.
-func (l *Limiter) next(in *lane) int {
+func (l *Limiter) next(in *pool) int {
 	next := -1
 	for i, w := range in.waiting {
 		if _, writes := l.writing[w.key]; !writes &&
@@ -195,10 +195,10 @@ func (l *Limiter) next(in *lane) int {
 }
 
 // free returns how many places are neither taken nor reserved.
-func (l *lane) free() int { return l.places - l.writing - len(l.admitted) }
+func (l *pool) free() int { return l.places - l.writing - len(l.admitted) }
 
 // remove takes a waiter out.
-func (l *lane) remove(at int) *waiter {
+func (l *pool) remove(at int) *waiter {
 	w := l.waiting[at]
 	l.waiting = slices.Delete(l.waiting, at, at+1)
 	if w.notice != nil {
@@ -207,24 +207,24 @@ func (l *lane) remove(at int) *waiter {
 	return w
 }
 
-// Shared reports whether both lanes are one.
-func (l *Limiter) Shared() bool { return len(l.lanes) == 1 }
+// Shared reports whether both pools are one.
+func (l *Limiter) Shared() bool { return len(l.pools) == 1 }
 
 // Places returns how many writes may go on at once.
-func (l *Limiter) Places() int { return len(l.lanes) * l.lanes[0].places }
+func (l *Limiter) Places() int { return len(l.pools) * l.pools[0].places }
 
 // CountWaiting returns how many wait for a place.
 func (l *Limiter) CountWaiting() (sum int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, lane := range l.lanes {
-		sum += len(lane.waiting)
+	for _, pool := range l.pools {
+		sum += len(pool.waiting)
 	}
 	return sum
 }
 
 // describe says in one line what a waiter waits for, and whether it still does.
-func (l *Limiter) describe(in *lane, w *waiter) (message string, waits bool) {
+func (l *Limiter) describe(in *pool, w *waiter) (message string, waits bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !slices.Contains(in.waiting, w) {

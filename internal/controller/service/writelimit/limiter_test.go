@@ -121,7 +121,7 @@ func TestWriteLimiterHold(t *testing.T) {
 	elsewhere := func(id int) { l.Acquire(serviceKey(id), Targets, 0, nil) }
 	elsewhere(1)
 	l.Release(serviceKey(0)) // 2 is admitted
-	l.lanes[1].places++
+	l.pools[1].places++
 	elsewhere(2) // 3 is admitted instead
 	l.try(3)
 	l.Release(serviceKey(3))
@@ -199,14 +199,14 @@ func TestWriteLimiterNeverStalls(t *testing.T) {
 			if len(writing) > places || len(l.writing) != len(writing) {
 				t.Fatalf("%d write, the limiter says %d, it has %d places", len(writing), len(l.writing), places)
 			}
-			if l.CountWaiting() > 0 && len(l.writing)+len(l.lanes[Services].admitted) < places {
-				t.Fatalf("%d wait, %d write and %d were admitted for %d places", l.CountWaiting(), len(l.writing), len(l.lanes[Services].admitted), places)
+			if l.CountWaiting() > 0 && len(l.writing)+len(l.pools[Services].admitted) < places {
+				t.Fatalf("%d wait, %d write and %d were admitted for %d places", l.CountWaiting(), len(l.writing), len(l.pools[Services].admitted), places)
 			}
 		}
 	})
 }
 
-// A place that comes free while the pass of a waiter writes in the other lane is kept for it when that pass ends.
+// A place that comes free while the pass of a waiter writes in the other pool is kept for it when that pass ends.
 func TestWriteLimiterAdmitsDuringAPass(t *testing.T) {
 	l, admitted := limiterOf(1)
 	l.try(0)
