@@ -155,15 +155,6 @@ func (i *Inventory) ListingTime() time.Duration {
 	return time.Duration(i.lister.takes.Load())
 }
 
-// LastListed returns when the newest listing began; zero before the first, and where the cloud cannot list.
-func (i *Inventory) LastListed() time.Time {
-	if i.lister == nil {
-		return time.Time{}
-	}
-	newest, _ := i.lister.calls.newest()
-	return newest.at
-}
-
 // Listed hands to yield what the newest listing says of nodes, if there is one that is no older than a time, without asking the cloud.
 func (i *Inventory) Listed(nodes []*corev1.Node, notBefore time.Time, yield Yield) {
 	if i.lister == nil {
