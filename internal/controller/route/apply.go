@@ -51,9 +51,9 @@ type applier struct {
 }
 
 // apply carries out the removals, then the rest. It skips an action while a route that should be gone is in its way. It returns the outcomes of the
-// actions that were tried and have ended. It calls onEnded with each when it ends, one at a time.
-func (a *applier) apply(ctx context.Context, admitted allowed, onEnded func(context.Context, outcome)) []outcome {
-	removed := a.runAll(ctx, admitted.removals, onEnded)
+// actions that were tried and have ended.
+func (a *applier) apply(ctx context.Context, admitted allowed) []outcome {
+	removed := a.runAll(ctx, admitted.removals)
 	blocked := unfinished(admitted.removals, removed)
 	free := make([]action, 0, len(admitted.makes))
 	for _, making := range admitted.makes {
@@ -63,7 +63,7 @@ func (a *applier) apply(ctx context.Context, admitted allowed, onEnded func(cont
 		}
 		free = append(free, making)
 	}
-	return append(removed, a.runAll(ctx, free, onEnded)...)
+	return append(removed, a.runAll(ctx, free)...)
 }
 
 // unfinished returns the destinations of the actions that have not succeeded.
@@ -85,7 +85,7 @@ func unfinished(actions []action, outcomes []outcome) []destination {
 //
 // Operations that failed before begin one after the other, all of them within a period. If they began together, a plugin's limiter that refuses at
 // once would admit only one of them. After the list that precedes them it would admit none.
-func (a *applier) runAll(ctx context.Context, actions []action, onEnded func(context.Context, outcome)) (outcomes []outcome) {
+func (a *applier) runAll(ctx context.Context, actions []action) (outcomes []outcome) {
 	ended := make(chan outcome, len(actions))
 	batches := a.batches(actions)
 	again, spacing := time.Duration(0), min(kit.Moment, DefaultPeriod/time.Duration(max(len(batches), 1)))
@@ -116,7 +116,6 @@ func (a *applier) runAll(ctx context.Context, actions []action, onEnded func(con
 		select {
 		case one := <-ended:
 			outcomes = append(outcomes, one)
-			onEnded(ctx, one)
 			patience.Reset(a.patience)
 			continue
 		case <-patience.C:

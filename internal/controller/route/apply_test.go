@@ -99,7 +99,7 @@ func newApplying(places int) *applying {
 func (a *applying) run(t *testing.T, nodes []member, routes []*cloudprovider.Route, can abilities) []outcome {
 	wanted := desire(nodes, clusterCIDRs)
 	planned := makePlan(wanted, routes, can)
-	return a.apply(t.Context(), a.state.admit(wanted, planned, a.state.underWay(), time.Now()), func(context.Context, outcome) {})
+	return a.apply(t.Context(), a.state.admit(wanted, planned, a.state.underWay(), time.Now()))
 }
 
 func failed(outcomes []outcome) (failures []string) {
@@ -279,7 +279,7 @@ func TestApplyStopsWhenItIsTold(t *testing.T) {
 		wanted := desire([]member{node("a", "10.120.0.0/24"), node("b", "10.120.1.0/24")}, clusterCIDRs)
 		planned := makePlan(wanted, nil, abilities{})
 		begun := time.Now()
-		a.apply(ctx, a.state.admit(wanted, planned, nil, time.Now()), func(context.Context, outcome) {})
+		a.apply(ctx, a.state.admit(wanted, planned, nil, time.Now()))
 		if took := time.Since(begun); took != 3*time.Second {
 			t.Errorf("stopped after %s, want 3s", took)
 		}

@@ -87,9 +87,7 @@ func (r *reconciler) compare(ctx context.Context) (comparison, error) {
 // carryOut does what there is to do. It returns what became of the operations, and which conditions could not be written.
 func (r *reconciler) carryOut(ctx context.Context, c comparison) (outcomes []outcome, unwritten error) {
 	r.events.record(c.planned.notices)
-	progress := newProgressWriter(r.conditions, c.members, unmet(c.planned, c.admitted, nil))
-	outcomes = r.applier.apply(ctx, c.admitted, progress.ended)
-	written := progress.done()
+	outcomes = r.applier.apply(ctx, c.admitted)
 	now := time.Now()
 	without := r.state.unsupportedFamilies()
 	if len(without) > len(c.wanted.unsupported) {
@@ -99,7 +97,7 @@ func (r *reconciler) carryOut(ctx context.Context, c comparison) (outcomes []out
 	routedNodes, missing := routedNodesOf(c.members, c.wanted, c.planned, unmet(c.planned, c.admitted, outcomes),
 		func(lacking key) bool { return r.state.deniable(lacking, now) })
 	r.metrics.missing.Set(float64(missing))
-	return outcomes, errors.Join(written, r.conditions.write(ctx, routedNodes, now))
+	return outcomes, r.conditions.write(ctx, routedNodes, now)
 }
 
 // conclude notes how a pass ended, and returns when the next one is due and all that failed.

@@ -197,54 +197,6 @@ func (c *conditionWriter) forget(nodes []routedNode, now time.Time) {
 	c.rows = kept
 }
 
-// progressWriter writes to nodes that their routes are there as soon as the last one is, while routes to other nodes are still being made.
-// What it does not get to is left to the end of the pass.
-type progressWriter struct {
-	conditions *conditionWriter
-	nodes      map[types.UID]*corev1.Node
-	// missing counts the routes that a node still lacks.
-	missing map[types.UID]int
-	writing errgroup.Group
-}
-
-// newProgressWriter returns a writer for the nodes of a pass, which lack the given wants.
-func newProgressWriter(conditions *conditionWriter, members []member, unmet map[key]bool) *progressWriter {
-	w := &progressWriter{conditions: conditions, nodes: map[types.UID]*corev1.Node{}, missing: map[types.UID]int{}}
-	w.writing.SetLimit(conditionWrites)
-	for lacking := range unmet {
-		w.missing[lacking.uid]++
-	}
-	for _, member := range members {
-		if member.membership == ours && w.missing[member.node.UID] > 0 {
-			w.nodes[member.node.UID] = member.node
-		}
-	}
-	return w
-}
-
-// ended takes notice of an operation that has ended. It must not be called from several goroutines at once.
-func (w *progressWriter) ended(ctx context.Context, one outcome) {
-	if one.err != nil || one.action.want == nil {
-		return
-	}
-	uid := one.action.want.uid
-	w.missing[uid]--
-	node, waits := w.nodes[uid]
-	if !waits || w.missing[uid] > 0 {
-		return
-	}
-	// Where there is no room the end of the pass has to do: operations must not wait for the API server.
-	w.writing.TryGo(func() error {
-		if n, now := (routedNode{node: node, routed: true}), time.Now(); w.conditions.due(n, now) {
-			return w.conditions.bring(ctx, n, now)
-		}
-		return nil
-	})
-}
-
-// done waits until all has been written, and returns the first failure: an outage has one for each node.
-func (w *progressWriter) done() error { return w.writing.Wait() }
-
 // The reasons of the events on a Node; all but the first are warnings.
 const (
 	// ReasonWaitingForCloud says that the call for the node's route waits to be let in, and for what.
