@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
@@ -53,11 +54,7 @@ type writer struct {
 // writes carries plans out. A write outlives the pass that planned it, so no other node waits for one that hangs.
 type writes struct {
 	writer
-	// finished has room for one: a task has come to its end since it was last received from.
-	finished chan struct{}
-	workers  sync.WaitGroup
-	// slots has room for the nodes that are written to at once.
-	slots chan struct{}
+	workers sync.WaitGroup
 
 	mu sync.Mutex
 	// busy are the nodes that are written to, or will be, or whose results are in done.
@@ -65,85 +62,51 @@ type writes struct {
 	done []result
 }
 
-// task is what a plan has done about one node, in order.
-type task struct {
-	actions []action
-	planned time.Time
-	// left is how many tasks of the plan have not come to their end.
-	left *int
-}
+func newWrites(writer writer) *writes { return &writes{writer: writer, busy: map[types.UID]bool{}} }
 
-func newWrites(writer writer) *writes {
-	return &writes{writer: writer, finished: make(chan struct{}, 1), slots: make(chan struct{}, writer.limit), busy: map[types.UID]bool{}}
-}
-
-// apply carries out a plan, as many nodes at a time as there are slots, in the order of their first actions. It returns the results
-// that there are, of earlier plans too, when all is done or nothing has been done for AnswerWait.
+// apply carries out a plan, as many nodes at a time as the limit allows, in the order of their first actions. It returns the results that there
+// are, of earlier plans too, when all is done or AnswerWait is over.
 func (w *writes) apply(ctx context.Context, actions []action, planned time.Time) []result {
-	left := w.begin(ctx, actions, planned)
-	for {
-		w.mu.Lock()
-		done := *left == 0
-		w.mu.Unlock()
-		if done {
-			return w.collect()
-		}
-		select {
-		case <-w.finished:
-		case <-time.After(instances.AnswerWait):
-			return w.collect()
-		}
-	}
-}
-
-// begin has the workers begin with a plan. It returns how many of its tasks are left, which mu guards.
-func (w *writes) begin(ctx context.Context, actions []action, planned time.Time) *int {
-	var tasks []task
-	left, at := new(int), map[types.UID]int{}
+	var nodes [][]action
+	at := map[types.UID]int{}
 	for _, action := range actions {
 		i, known := at[action.node.uid]
 		if !known {
-			i, at[action.node.uid] = len(tasks), len(tasks)
-			tasks = append(tasks, task{planned: planned, left: left})
+			i, at[action.node.uid] = len(nodes), len(nodes)
+			nodes = append(nodes, nil)
 		}
-		tasks[i].actions = append(tasks[i].actions, action)
+		nodes[i] = append(nodes[i], action)
 	}
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	for node := range at {
 		w.busy[node] = true
 	}
-	*left = len(tasks)
+	w.mu.Unlock()
+	over := make(chan struct{})
 	w.workers.Go(func() {
-		for _, task := range tasks {
-			w.slots <- struct{}{}
-			w.workers.Go(func() {
-				w.work(ctx, task)
-				<-w.slots
-			})
-		}
+		defer close(over)
+		workqueue.ParallelizeUntil(context.WithoutCancel(ctx), w.limit, len(nodes), func(i int) { w.work(ctx, nodes[i], planned) })
 	})
-	return left
+	select {
+	case <-over:
+	case <-time.After(instances.AnswerWait):
+	}
+	return w.collect()
 }
 
-// work carries out a task.
-func (w *writes) work(ctx context.Context, task task) {
+// work carries out the actions about a node, in order.
+func (w *writes) work(ctx context.Context, actions []action, planned time.Time) {
 	var results []result
-	own := "" // the version that the last write of this task made: it was judged before
-	for _, action := range task.actions {
+	own := "" // the version that the last write of these made: it was judged before
+	for _, action := range actions {
 		action.node.resourceVersion = cmp.Or(own, action.node.resourceVersion)
-		done := w.carryOut(ctx, action, task.planned)
+		done := w.carryOut(ctx, action, planned)
 		own = cmp.Or(done.resourceVersion, own)
 		results = append(results, done)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.done = append(w.done, results...)
-	*task.left--
-	select {
-	case w.finished <- struct{}{}:
-	default:
-	}
 }
 
 // collect returns the results since the last call.
