@@ -104,5 +104,5 @@ func (f *nodeLifecycleFlags) newController(_ context.Context, environment Enviro
 		Period:     settings.NodeMonitorPeriod.Duration,
 		Registerer: environment.Registerer,
 		Logger:     environment.Logger,
-	})
+	}), nil
 }

@@ -24,7 +24,7 @@ func lifecycleController(r *run) (controller, error) {
 		Client: r.client, Cache: r.caches, Recorder: r.events, Inventory: r.inventory, Owners: r.owners,
 		DeletionLog: &nodelifecycle.DeletionLog{Leases: leases.CoordinationV1(), Namespace: metav1.NamespaceSystem, Name: "deletions"},
 		Settings:    nodelifecycle.DefaultSettings(), Period: time.Minute, Logger: logr.Discard(), // twelve times fewer passes than by default
-	})
+	}), nil
 }
 
 const (

@@ -107,14 +107,14 @@ func startNodes(t *testing.T, made *metal.Cloud) {
 		}
 		settings := nodelifecycle.DefaultSettings()
 		settings.MinAge, settings.MinDenialTime = 0, 0
-		deleting, err := nodelifecycle.New(nodelifecycle.Options{
+		deleting := nodelifecycle.New(nodelifecycle.Options{
 			Client: parts.GetClient(), Cache: parts.GetCache(), Recorder: parts.Recorder, Inventory: inventory, Owners: owners,
 			Settings: settings, Period: 100 * time.Millisecond, Registerer: parts.Registry, Logger: parts.Logger,
 			DeletionLog: &nodelifecycle.DeletionLog{
 				Leases: parts.Clients.CoordinationV1(), Namespace: "kube-system", Name: "cloud-controller-manager-node-deletions",
 			},
 		})
-		return both{initializing, deleting}, err
+		return both{initializing, deleting}, nil
 	}
 	harness.Start(t, harness.Options{Cluster: cluster, Component: "nodes", Build: build})
 }

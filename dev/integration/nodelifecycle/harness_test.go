@@ -89,7 +89,7 @@ func (o options) build(parts harness.Parts) (ctrl.Runnable, error) {
 		Client: parts.GetClient(), Cache: parts.GetCache(), Recorder: parts.Recorder,
 		Inventory: inventory, Owners: o.Rules, Settings: settings(o.Settings), Period: cmp.Or(o.Period, period), Registerer: parts.Registry, Logger: parts.Logger,
 		DeletionLog: &nodelifecycle.DeletionLog{Leases: parts.Clients.CoordinationV1(), Namespace: "kube-system", Name: o.Lease},
-	})
+	}), nil
 }
 
 // passes returns how many passes are over.

@@ -11,8 +11,6 @@ package node
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -30,7 +28,6 @@ import (
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
-	"github.com/mooring-ccm/mooring/internal/required"
 )
 
 // Name is the controller's name, as in the reference.
@@ -92,11 +89,11 @@ type Controller struct {
 	log        logr.Logger
 }
 
-// New returns a controller that has not started yet. All options that are missing are named in one error.
+// New returns a controller that has not started yet.
 func New(options Options) (*Controller, error) {
-	if err := options.complete(); err != nil {
-		return nil, err
-	}
+	options.FullRefreshPeriod = cmp.Or(options.FullRefreshPeriod, DefaultFullRefreshPeriod)
+	options.StatusUpdateFrequency = cmp.Or(options.StatusUpdateFrequency, DefaultStatusUpdateFrequency)
+	options.Workers = cmp.Or(options.Workers, DefaultWorkers)
 	state, traces := newState(), newTraces(options.TracerProvider)
 	log := options.Logger.WithValues("controller", Name)
 	reconciler := &reconciler{
@@ -110,7 +107,7 @@ func New(options Options) (*Controller, error) {
 		watcher.single = newSingleRefresher(options, reconciler, log)
 		controller.refresher = watcher.single
 	} else {
-		controller.refresher = newRefresher(options, reconciler, log)
+		controller.refresher = &refresher{reconciler: reconciler, interval: options.StatusUpdateFrequency, log: log}
 	}
 	inner, err := kit.NewController(Name, kit.ControllerOptions{
 		Reconciler: reconciler, Workers: options.Workers, Logger: log,
@@ -137,27 +134,6 @@ func managersOf(others []string) map[string]bool {
 // oneByOne reports whether nodes are compared with the cloud one by one: each is a call, and not all of them are wanted each time.
 func (o *Options) oneByOne() bool {
 	return !o.Inventory.Lists() && o.FullRefreshPeriod > o.StatusUpdateFrequency
-}
-
-// complete fills in defaults and returns what is missing.
-func (o *Options) complete() error {
-	wrong := []error{required.Check("node controller",
-		required.Option{Name: "Client", Missing: o.Client == nil}, required.Option{Name: "Cache", Missing: o.Cache == nil},
-		required.Option{Name: "Recorder", Missing: o.Recorder == nil}, required.Option{Name: "Inventory", Missing: o.Inventory == nil},
-	)}
-	if o.StatusUpdateFrequency < 0 {
-		wrong = append(wrong, fmt.Errorf("the node controller's option StatusUpdateFrequency is %s, want more than 0",
-			o.StatusUpdateFrequency))
-	}
-	if o.FullRefreshPeriod < 0 {
-		wrong = append(wrong, fmt.Errorf("the node controller's option FullRefreshPeriod is %s, want more than 0", o.FullRefreshPeriod))
-	}
-	o.FullRefreshPeriod = cmp.Or(o.FullRefreshPeriod, DefaultFullRefreshPeriod)
-	o.StatusUpdateFrequency = cmp.Or(o.StatusUpdateFrequency, DefaultStatusUpdateFrequency)
-	if o.Workers <= 0 {
-		o.Workers = DefaultWorkers
-	}
-	return errors.Join(wrong...)
 }
 
 // Start works until ctx ends. With a plugin that cannot be asked about instances it says so and does nothing, as the

@@ -157,12 +157,3 @@ func TestOutcomes(t *testing.T) {
 		})
 	}
 }
-
-func TestOptionsThatAreMissingAreAllNamed(t *testing.T) {
-	_, err := New(Options{StatusUpdateFrequency: -1})
-	for _, part := range []string{"Client", "Cache", "Recorder", "Inventory", "StatusUpdateFrequency"} {
-		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("error %v does not name %s", err, part)
-		}
-	}
-}

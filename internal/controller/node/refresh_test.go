@@ -58,7 +58,7 @@ func TestARefreshDoesNotWaitForOthers(t *testing.T) {
 				reader: fixedNodes{nodes: nodes}, inventory: instances.New(instances.Options{Cloud: plugin}), metrics: newMetrics(nil, nil),
 				owners: ownership.Rules{ProviderName: "sim"}, state: newState(),
 			},
-			log: logr.Discard(), asked: map[types.UID]bool{}, failed: map[types.UID]error{},
+			log: logr.Discard(),
 		}
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer q.ShutDown()

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -137,16 +136,8 @@ type refresher struct {
 	// failures logs once that nodes cannot be compared.
 	failures kit.FailureLog
 
-	mu     sync.Mutex
-	asked  map[types.UID]bool  // the nodes for which the cloud is being asked
-	failed map[types.UID]error // those for which it returned an error when it was last asked
-}
-
-func newRefresher(options Options, reconciler *reconciler, log logr.Logger) *refresher {
-	return &refresher{
-		reconciler: reconciler, interval: options.StatusUpdateFrequency, log: log,
-		asked: map[types.UID]bool{}, failed: map[types.UID]error{},
-	}
+	// asked has the UIDs of the nodes for which the cloud is being asked.
+	asked sync.Map
 }
 
 // run refreshes until ctx ends, from its beginning on.
@@ -172,18 +163,20 @@ func (r *refresher) pass(ctx context.Context, passes *sync.WaitGroup) {
 	start := time.Now()
 	var list corev1.NodeList
 	if err := r.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // the nodes are only read
-		r.ended(ctx, fmt.Errorf("listing nodes: %w", err))
+		r.note(ctx, fmt.Errorf("listing nodes: %w", err))
 		return
 	}
-	nodes := r.open(list.Items)
+	nodes, all := r.open(list.Items)
 	if len(nodes) == 0 {
 		return
 	}
 	passes.Go(func() {
+		var failure error
 		// An answer from before this pass would be one interval late.
 		r.inventory.LookupEach(admission.WithPriority(ctx, admission.PriorityRefresh), nodes, 0, func(node *corev1.Node, observation instances.Observation, err error) {
-			r.close(node, err)
+			r.asked.Delete(node.UID)
 			if err != nil {
+				failure = fmt.Errorf("looking up node %q: %w", node.Name, err)
 				r.metrics.refreshFailures.Inc()
 				return
 			}
@@ -194,49 +187,30 @@ func (r *refresher) pass(ctx context.Context, passes *sync.WaitGroup) {
 			}
 		})
 		r.metrics.refreshDuration.Observe(time.Since(start).Seconds())
-		r.ended(ctx, nil)
+		if all || failure != nil {
+			r.note(ctx, failure)
+		}
 	})
 }
 
-// open returns those of the nodes that are to be compared with the cloud and for which it is not being asked yet.
-func (r *refresher) open(all []corev1.Node) (nodes []*corev1.Node) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	failed := r.failed
-	r.failed = map[types.UID]error{}
-	for i := range all {
-		node := &all[i]
+// open returns those of the nodes that are to be compared with the cloud and for which it is not being asked yet, and whether these are all.
+func (r *refresher) open(items []corev1.Node) (nodes []*corev1.Node, all bool) {
+	all = true
+	for i := range items {
+		node := &items[i]
 		if !r.refreshes(node, r.owners.Decide(node)) {
 			continue
 		}
-		if err := failed[node.UID]; err != nil {
-			r.failed[node.UID] = err
-		}
-		if !r.asked[node.UID] {
-			r.asked[node.UID] = true
+		if _, asked := r.asked.LoadOrStore(node.UID, true); asked {
+			all = false
+		} else {
 			nodes = append(nodes, node)
 		}
 	}
-	return nodes
+	return nodes, all
 }
 
-// close notes the answer for a node.
-func (r *refresher) close(node *corev1.Node, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.asked, node.UID)
-	delete(r.failed, node.UID)
-	if err != nil {
-		r.failed[node.UID] = fmt.Errorf("looking up node %q: %w", node.Name, err)
-	}
-}
-
-// ended logs when a pass could not be made, or nodes not be compared, and when that has ended.
-func (r *refresher) ended(ctx context.Context, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, failed := range r.failed {
-		err = cmp.Or(err, failed)
-	}
+// note logs when a pass could not be made, or nodes not be compared, and when that has ended.
+func (r *refresher) note(ctx context.Context, err error) {
 	r.failures.Note(logr.NewContext(ctx, r.log), "Could not compare all nodes with the cloud; trying again", err, "interval", r.interval)
 }

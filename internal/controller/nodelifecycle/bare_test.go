@@ -71,13 +71,10 @@ func leads(t *testing.T, rules ownership.Rules, cloud *bareCloud, nodes []*corev
 		}
 		settings, source := DefaultSettings(), instances.New(instances.Options{Cloud: cloud})
 		settings.Limit = Limit{Percent: 100}
-		controller, err := New(Options{
+		controller := New(Options{
 			Client: s.cluster, Cache: caches, Recorder: s.events, Inventory: source,
 			Owners: rules, DeletionLog: &DeletionLog{}, Settings: settings, Logger: logr.Discard(),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		for _, n := range nodes {
 			n.CreationTimestamp.Time = time.Now().Add(-time.Hour)
 			s.cluster.nodes[n.Name] = n

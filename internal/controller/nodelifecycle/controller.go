@@ -10,7 +10,6 @@ package nodelifecycle
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -26,7 +25,6 @@ import (
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
-	"github.com/mooring-ccm/mooring/internal/required"
 )
 
 // Name is the controller's name, as in the reference.
@@ -86,11 +84,10 @@ type Controller struct {
 	log        logr.Logger
 }
 
-// New returns a controller that has not started yet. All options that are missing or wrong are named in one error.
-func New(options Options) (*Controller, error) {
-	if err := options.complete(); err != nil {
-		return nil, err
-	}
+// New returns a controller that has not started yet.
+func New(options Options) *Controller {
+	options.Settings.Window = cmp.Or(options.Settings.Window, DefaultWindow)
+	options.Period, options.Workers = cmp.Or(options.Period, DefaultPeriod), cmp.Or(options.Workers, DefaultWorkers)
 	dirtyNodes := newDirtyNodes(options.Owners)
 	writer := writer{
 		client: options.Client, recorder: options.Recorder, limiter: &kit.EventLimiter{}, settings: options.Settings,
@@ -107,41 +104,7 @@ func New(options Options) (*Controller, error) {
 	return &Controller{
 		cache: options.Cache, inventory: options.Inventory, reconciler: reconciler, period: options.Period,
 		log: options.Logger.WithValues("controller", Name),
-	}, nil
-}
-
-// complete fills in defaults and returns what is missing or wrong.
-func (o *Options) complete() error {
-	wrong := []error{required.Check("node lifecycle controller",
-		required.Option{Name: "Client", Missing: o.Client == nil}, required.Option{Name: "Cache", Missing: o.Cache == nil},
-		required.Option{Name: "Recorder", Missing: o.Recorder == nil}, required.Option{Name: "Inventory", Missing: o.Inventory == nil}, required.Option{Name: "DeletionLog", Missing: o.DeletionLog == nil},
-	)}
-	o.Settings.Window = cmp.Or(o.Settings.Window, DefaultWindow)
-	o.Period = cmp.Or(o.Period, DefaultPeriod)
-	if o.Workers <= 0 {
-		o.Workers = DefaultWorkers
 	}
-	if o.Period < 0 {
-		wrong = append(wrong, fmt.Errorf("the node lifecycle controller's option Period is %s, want more than 0", o.Period))
-	}
-	return errors.Join(append(wrong, o.Settings.validate()...)...)
-}
-
-// validate returns what is wrong with the settings.
-func (s Settings) validate() []error {
-	var wrong []error
-	if s.Confirmations < 1 {
-		wrong = append(wrong, fmt.Errorf("the node lifecycle controller's Settings.Confirmations is %d, want at least 1", s.Confirmations))
-	}
-	for _, duration := range []struct {
-		name  string
-		value time.Duration
-	}{{"MinAge", s.MinAge}, {"MinDenialTime", s.MinDenialTime}, {"Window", s.Window}} {
-		if duration.value < 0 {
-			wrong = append(wrong, fmt.Errorf("the node lifecycle controller's Settings.%s is %s, want 0 or more", duration.name, duration.value))
-		}
-	}
-	return wrong
 }
 
 // Set parses a share such as "25%" or a number such as "10". It makes a Limit the value of a flag.

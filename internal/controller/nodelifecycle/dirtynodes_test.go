@@ -138,13 +138,10 @@ func watching(t *testing.T, nodes ...*corev1.Node) *watched {
 	settings := testSettings()
 	settings.Limit = Limit{Percent: 100} // no record of deletions
 	source := instances.New(instances.Options{Cloud: runningCloud{}})
-	controller, err := New(Options{
+	controller := New(Options{
 		Client: w, Cache: watchedCache{nodes: w}, Recorder: record.NewFakeRecorder(1), Inventory: source,
 		Owners: ownership.Rules{ProviderName: "sim"}, DeletionLog: &DeletionLog{}, Settings: settings, Logger: logr.Discard(),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- controller.Start(ctx) }()

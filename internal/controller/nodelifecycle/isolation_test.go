@@ -261,14 +261,11 @@ func playWith(t *testing.T, settings Settings, plugin *moody, names []string, ac
 		if plugin.queue {
 			s.asked = instances.New(instances.Options{Cloud: cloud.Decorate(plugin, cloud.Options{MaxInFlight: 80})})
 		}
-		controller, err := New(Options{
+		controller := New(Options{
 			Client: s.cluster, Cache: caches, Recorder: s.events, Inventory: s.asked,
 			Owners: ownership.Rules{ProviderName: "sim"}, Settings: settings, Logger: logr.Discard(),
 			DeletionLog: &DeletionLog{Leases: fake.NewClientset().CoordinationV1(), Namespace: "kube-system", Name: "deletions"},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		if err := controller.Warmup(ctx); err != nil {
 			t.Fatal(err)
 		}
