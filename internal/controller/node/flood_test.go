@@ -86,7 +86,7 @@ func TestAnOutageIsNoFloodOfEvents(t *testing.T) {
 		r := &reconciler{
 			reader: waitingNodes{}, recorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Name}),
 			inventory: instances.New(instances.Options{Cloud: cloud}), owners: ownership.Rules{ProviderName: "sim"},
-			state: newState(), metrics: newMetrics(nil, nil),
+			state: newState(), metrics: newMetrics(nil, nil), traces: newTraces(nil),
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), lasts)
 		defer cancel()

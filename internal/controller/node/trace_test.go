@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -132,28 +131,4 @@ func TestTracesThatComeToNothing(t *testing.T) {
 			t.Errorf("%d spans, %d traces are kept", len(started), len(traces.nodes))
 		}
 	})
-}
-
-// TestNothingIsAllocatedWhileTracingIsOff goes through all that a node passes, without a provider of tracers.
-func TestNothingIsAllocatedWhileTracingIsOff(t *testing.T) {
-	traces := newTraces(nil)
-	node, ctx, err := newNode(bornThen, withTaints(cloudTaint)), t.Context(), errors.New("broken")
-	allocations := testing.AllocsPerRun(100, func() { passWithoutTraces(ctx, traces, node, err) })
-	if allocations != 0 {
-		t.Errorf("%v allocations, want none", allocations)
-	}
-}
-
-func passWithoutTraces(ctx context.Context, traces *traces, node *corev1.Node, err error) {
-	traces.observe(node, true, created)
-	passing := traces.pass(ctx, node, created)
-	_, end := traces.step(passing, spanLookUp)
-	end(nil, nil)
-	_, end = traces.step(passing, writeSpans[targetNode])
-	end(nil, err)
-	traces.failed(node, ReasonCloudError, err)
-	traces.initialized(passing, node, "sim://1")
-	traces.overtaken(node)
-	traces.forget(node.UID, "deleted")
-	traces.stop()
 }

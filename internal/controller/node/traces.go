@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -29,8 +31,8 @@ const (
 	spanBecomeReady    = "node.become_ready"
 )
 
-// traces are the traces of nodes, each from the node's creation to its readiness. A nil *traces records nothing and allocates
-// nothing. Where tracing is on but a trace is not sampled, only the nodeTrace is kept.
+// traces are the traces of nodes, each from the node's creation to its readiness. Where tracing is off, or a trace is not sampled, only the
+// nodeTrace is kept.
 type traces struct {
 	tracer trace.Tracer
 
@@ -51,19 +53,14 @@ type nodeTrace struct {
 	becomeReady trace.Span
 }
 
-// newTraces returns traces that go to a provider, nil for no provider.
+// newTraces returns traces that go to a provider. Nil: they go nowhere.
 func newTraces(provider trace.TracerProvider) *traces {
-	if provider == nil {
-		return nil
-	}
+	provider = cmp.Or[trace.TracerProvider](provider, noop.NewTracerProvider())
 	return &traces{tracer: provider.Tracer(tracerName), nodes: map[types.UID]*nodeTrace{}}
 }
 
 // observe takes in what the watch says of a node. Waits says that it waits for its initialization, and is not foreign.
 func (t *traces) observe(node *corev1.Node, waits bool, now time.Time) {
-	if t == nil {
-		return
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	known := t.nodes[node.UID]
@@ -87,9 +84,6 @@ func (t *traces) observe(node *corev1.Node, waits bool, now time.Time) {
 // pass begins a pass over a node that waits for its initialization. The first one begins the trace: at the node's creation,
 // which is when its user began to wait, and which the API server stores in whole seconds.
 func (t *traces) pass(ctx context.Context, node *corev1.Node, now time.Time) context.Context {
-	if t == nil {
-		return ctx
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	known := t.nodes[node.UID]
@@ -125,7 +119,7 @@ var writeSpans = map[target]string{targetAddresses: spanWriteAddresses, targetNo
 // step begins a step of a pass, and returns what ends it, with what the cloud said if that was asked. Outside of a pass over a node that joins
 // nothing is recorded.
 func (t *traces) step(ctx context.Context, name string) (context.Context, func(*instances.Observation, error)) {
-	if t == nil || !trace.SpanContextFromContext(ctx).IsValid() {
+	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return ctx, func(*instances.Observation, error) {}
 	}
 	ctx, span := t.tracer.Start(ctx, name)
@@ -142,9 +136,6 @@ func (t *traces) step(ctx context.Context, name string) (context.Context, func(*
 
 // failed notes on the trace why a pass has not initialized the node.
 func (t *traces) failed(node *corev1.Node, reason string, err error) {
-	if t == nil {
-		return
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if known := t.nodes[node.UID]; known != nil && known.initialize != nil && known.becomeReady == nil {
@@ -156,9 +147,6 @@ func (t *traces) failed(node *corev1.Node, reason string, err error) {
 // initialized ends the root of the trace: the node has been written. If its kubelet has yet to say that it is ready, the trace
 // goes on until it does.
 func (t *traces) initialized(ctx context.Context, node *corev1.Node, providerID string) {
-	if t == nil {
-		return
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	known := t.nodes[node.UID]
@@ -177,9 +165,6 @@ func (t *traces) initialized(ctx context.Context, node *corev1.Node, providerID 
 
 // overtaken ends the trace of a node that another writer has initialized after our first pass over it.
 func (t *traces) overtaken(node *corev1.Node) {
-	if t == nil {
-		return
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if known := t.nodes[node.UID]; known != nil && known.initialize != nil && known.becomeReady == nil {
@@ -189,9 +174,6 @@ func (t *traces) overtaken(node *corev1.Node) {
 
 // forget ends the trace of a node that no longer concerns us.
 func (t *traces) forget(uid types.UID, why string) {
-	if t == nil {
-		return
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.drop(uid, why)
@@ -199,9 +181,6 @@ func (t *traces) forget(uid types.UID, why string) {
 
 // stop ends what has begun, so it is not lost.
 func (t *traces) stop() {
-	if t == nil {
-		return
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for uid := range t.nodes {
