@@ -272,19 +272,22 @@ type answers map[types.UID]answer
 // witnesses returns the nodes to ask for where the cloud cannot list, when a denial lacks nothing but the affirmation of another instance: the
 // nodes that are ready, and so must exist.
 func witnesses(nodes []facts) []facts {
-	var ready []facts
-	for _, node := range nodes {
-		if node.owner == ours && node.ready && !node.announced && !node.excluded {
-			ready = append(ready, node)
-		}
-	}
-	return ready
+	return slices.DeleteFunc(slices.Clone(nodes), func(node facts) bool { return !node.canWitness() })
+}
+
+func (f facts) canWitness() bool { return f.owner == ours && f.ready && !f.announced && !f.excluded }
+
+// byName returns the nodes in the order of their names.
+func byName(nodes []facts) []facts {
+	nodes = slices.Clone(nodes)
+	slices.SortFunc(nodes, func(a, b facts) int { return strings.Compare(a.name, b.name) })
+	return nodes
 }
 
 // spread returns a few of the witnesses; always the same ones, whatever their order. They are spread over the names:
 // neighbors are often of one rack or group, which may have gone as a whole while their nodes still seem to be ready.
 func spread(witnesses []facts) []facts {
-	witnesses = slices.SortedFunc(slices.Values(witnesses), func(a, b facts) int { return strings.Compare(a.name, b.name) })
+	witnesses = byName(witnesses)
 	if len(witnesses) <= maxWitnesses {
 		return witnesses
 	}

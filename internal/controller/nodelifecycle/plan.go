@@ -134,7 +134,7 @@ func (p plan) deletions() int {
 //
 // See ADR 20.
 func decide(nodes []facts, said answers, before guard, settings Settings, now time.Time) (plan, guard) {
-	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b facts) int { return cmp.Compare(a.name, b.name) })
+	nodes = byName(nodes)
 	next := guard{spent: recent(before.spent, settings, now), historyUnknown: before.historyUnknown, affirmed: before.affirmed}
 	said = relevant(nodes, said, settings, now)
 	doubt := doubtOf(nodes, said, settings, now)
@@ -142,7 +142,7 @@ func decide(nodes []facts, said answers, before guard, settings Settings, now ti
 	next.affirm(nodes, said, doubt == "")
 	planned := plan{held: map[HoldReason]int{}, due: map[types.UID]time.Time{}, spent: total(next.spent)}
 	planned.limit = settings.Limit.of(population(nodes) + planned.spent - next.carryAttempts(nodes, before))
-	seen := evidence{doubt: doubt, affirmed: next.affirmed, allSilent: noKubeletReports(nodes, now), askable: len(witnesses(nodes)) > 0}
+	seen := evidence{doubt: doubt, affirmed: next.affirmed, allSilent: noKubeletReports(nodes, now), askable: slices.ContainsFunc(nodes, facts.canWitness)}
 
 	var limited []facts
 	for _, node := range nodes {
