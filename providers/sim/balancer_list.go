@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"strings"
+	"unique"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,41 +20,43 @@ const balancerWrites = 8
 // listBalancers lists the load balancers of a cluster, all of them or an error. Their targets are instances: where any has one,
 // the instances are listed too, for the names of their nodes. A target whose instance is gone goes by its ID.
 func (c *Cloud) listBalancers(ctx context.Context, clusterName string) ([]provider.LoadBalancer, error) {
-	var listed []api.LoadBalancer
+	found := []provider.LoadBalancer{}
 	hasTargets := false
 	err := c.client.ListLoadBalancers(ctx, map[string]string{TagCluster: c.cluster(clusterName)}, func(page []api.LoadBalancer) error {
 		for _, balancer := range page {
-			listed = append(listed, balancer)
 			hasTargets = hasTargets || len(balancer.Targets) > 0
+			if balancer.Tags[TagServiceUID] != "" {
+				found = append(found, listedBalancer(balancer))
+			}
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, classify(err)
 	}
-	names := map[string]string{}
-	if hasTargets {
-		err := c.client.ListInstances(ctx, func(page []api.Instance) error {
-			for _, instance := range page {
-				names[instance.ID] = instance.Name
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, classify(err)
-		}
+	if !hasTargets {
+		return found, nil
 	}
-	found := []provider.LoadBalancer{}
-	for _, balancer := range listed {
-		if balancer.Tags[TagServiceUID] != "" {
-			found = append(found, listedBalancer(balancer, names))
+	names := map[types.NodeName]types.NodeName{}
+	err = c.client.ListInstances(ctx, func(page []api.Instance) error {
+		for _, instance := range page {
+			names[types.NodeName(instance.ID)] = types.NodeName(instance.Name)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, classify(err)
+	}
+	for _, balancer := range found {
+		for i, id := range balancer.Targets {
+			balancer.Targets[i] = cmp.Or(names[id], id)
 		}
 	}
 	return found, nil
 }
 
-// listedBalancer is a load balancer as a list shows it. Names are those of nodes by the IDs of their instances.
-func listedBalancer(balancer api.LoadBalancer, names map[string]string) provider.LoadBalancer {
+// listedBalancer is a load balancer as a list shows it, with the IDs of its targets: the same instances are behind many.
+func listedBalancer(balancer api.LoadBalancer) provider.LoadBalancer {
 	namespace, name, _ := strings.Cut(balancer.Tags[TagService], "/")
 	listed := provider.LoadBalancer{
 		Name:       balancer.Name,
@@ -61,7 +65,7 @@ func listedBalancer(balancer api.LoadBalancer, names map[string]string) provider
 		ClusterUID: types.UID(balancer.Tags[TagClusterUID]),
 		Status:     *statusOf(balancer),
 		Ports:      []v1.ServicePort{},
-		Targets:    []types.NodeName{},
+		Targets:    make([]types.NodeName, 0, len(balancer.Targets)),
 	}
 	for _, listener := range balancer.Listeners {
 		listed.Ports = append(listed.Ports, v1.ServicePort{
@@ -69,11 +73,7 @@ func listedBalancer(balancer api.LoadBalancer, names map[string]string) provider
 		})
 	}
 	for _, id := range balancer.Targets {
-		target := names[id]
-		if target == "" {
-			target = id
-		}
-		listed.Targets = append(listed.Targets, types.NodeName(target))
+		listed.Targets = append(listed.Targets, unique.Make(types.NodeName(id)).Value())
 	}
 	return listed
 }
