@@ -13,7 +13,7 @@ import (
 // answerLimit is how long a manager may take to send a profile after the time that it is of.
 const answerLimit = 30 * time.Second
 
-// Profile takes two profiles of the first manager while a scenario happens: its processor time, and what it allocates. Both are written to
+// Profile takes two profiles of the manager started last while a scenario happens: its processor time, and what it allocates. Both are written to
 // dir, as SCENARIO-VARIANT-cpu.pprof and -allocs.pprof. The returned function waits for them and says what went wrong. There are none of a
 // manager that is stopped meanwhile.
 func (e *Environment) Profile(ctx context.Context, dir, scenario string, period time.Duration) (wait func() error) {
@@ -30,16 +30,16 @@ func (e *Environment) Profile(ctx context.Context, dir, scenario string, period 
 	}
 	return func() error {
 		defer cancel()
-		if err := group.Wait(); !e.managers[0].stopped {
+		if err := group.Wait(); !e.managers[len(e.managers)-1].stopped {
 			return err
 		}
 		return nil
 	}
 }
 
-// download writes what the first manager serves to a file.
+// download writes what it serves to a file.
 func (e *Environment) download(ctx context.Context, path string, period time.Duration, file string) error {
-	content, err := e.managers[0].endpoint.OK(ctx, fmt.Sprintf("%s?seconds=%d", path, int(period.Seconds())), "")
+	content, err := e.managers[len(e.managers)-1].endpoint.OK(ctx, fmt.Sprintf("%s?seconds=%d", path, int(period.Seconds())), "")
 	if err != nil {
 		return err
 	}
