@@ -31,7 +31,9 @@ import (
 func Main(options ...Option) {
 	command := NewCommand(options...)
 	logs.InitLogs()
-	err := command.ExecuteContext(signals.SetupSignalHandler())
+	ctx := signals.SetupSignalHandler()
+	go freeMemory(ctx)
+	err := command.ExecuteContext(ctx)
 	logs.FlushLogs()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "error: %v\n", err)

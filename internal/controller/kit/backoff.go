@@ -63,8 +63,8 @@ const (
 	// NodesQuiet is for how long no other node must have changed before a pass over all nodes begins ahead of its time, so a rack that loses
 	// its power is one pass.
 	NodesQuiet = 500 * time.Millisecond
-	// Moment is how long changes that follow each other closely are gathered, how long a wait is before an event tells it, and the first pause
-	// after a failed write of routes.
+	// Moment is how long changes that follow each other closely are gathered, how long a wait is before an event tells it, the first pause
+	// after a failed write of routes, and for how long a process that gives memory back has been quiet.
 	Moment = time.Second
 	// retriesASecond and retriesAtOnce bound the retries of all objects together, as in the reference.
 	retriesASecond, retriesAtOnce = 10, 100
