@@ -13,55 +13,32 @@ import (
 
 // changeRoutes lets a plugin's ChangeRoutes through the queue. What became of each change has the types that errors of calls
 // have. If the cloud refused any of them for its quota, that counts as a call that was refused, and if it made none, as
-// of a call that failed. A change of a route whose last change is outstanding is left out, and gets that as its error.
+// of a call that failed. None is made beside an outstanding call about one of the routes.
 func (c *client) changeRoutes(plugin provider.ChangeRoutesFunc) provider.ChangeRoutesFunc {
 	return func(ctx context.Context, clusterName string, changes []provider.RouteChange) ([]error, error) {
-		results := make([]error, len(changes))
-		var free []provider.RouteChange
-		var places []int
-		var objects []string
+		objects := make([]string, len(changes))
 		for i, change := range changes {
-			object := destinationOf(change)
-			if results[i] = c.queue.Outstanding(c.methods.About("ChangeRoutes", object)); results[i] == nil {
-				free, places = append(free, change), append(places, i)
-				objects = append(objects, object)
-			}
+			objects[i] = destinationOf(change)
 		}
-		if len(free) == 0 {
-			return results, nil
-		}
-		made, err := once(ctx, c, c.methods.About("ChangeRoutes", objects...), func(ctx context.Context) (made routesMade, err error) {
-			made.results, err = plugin(ctx, clusterName, copied(free, copyOfChange))
-			if made.answered = err == nil; !made.answered {
-				return made, err
+		results, err := once(ctx, c, c.methods.About("ChangeRoutes", objects...), func(ctx context.Context) ([]error, error) {
+			answers, err := plugin(ctx, clusterName, copied(changes, copyOfChange))
+			if err != nil {
+				return nil, err
 			}
-			for i := range made.results {
-				if made.results[i] != nil && errors.Is(context.Cause(ctx), classify.ErrDeadline) {
-					made.results[i] = fmt.Errorf("%w: %w", classify.ErrDeadline, made.results[i]) // the plugin's own words for it
+			results := make([]error, len(answers)) // not nil: the plugin has answered
+			for i, answer := range answers {
+				if answer != nil && errors.Is(context.Cause(ctx), classify.ErrDeadline) {
+					answer = fmt.Errorf("%w: %w", classify.ErrDeadline, answer) // the plugin's own words for it
 				}
-				made.results[i] = c.shown(classify.Error(made.results[i]))
+				results[i] = c.shown(classify.Error(answer))
 			}
-			return made, summaryOf(made.results)
+			return results, summaryOf(results)
 		})
-		if !made.answered {
+		if results == nil {
 			return nil, err
-		}
-		if len(free) == len(changes) {
-			return made.results, nil
-		}
-		for i, result := range made.results {
-			if i < len(places) { // what a plugin returns beyond its changes is dropped
-				results[places[i]] = result
-			}
 		}
 		return results, nil
 	}
-}
-
-// routesMade is what a plugin's ChangeRoutes returned.
-type routesMade struct {
-	results  []error
-	answered bool
 }
 
 // destinationOf is what a change is about.

@@ -549,16 +549,6 @@ func (q *Queue) obstacle(w *Waiter) string {
 	}
 }
 
-// Outstanding returns an error if a call about one of the objects is outstanding.
-func (q *Queue) Outstanding(about Subject) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if call := q.calls.About(about.exclusive); call != nil && call.Outstanding {
-		return call.StillRunning()
-	}
-	return nil
-}
-
 // Overdue returns an error if a method has as many outstanding calls as it may.
 func (q *Queue) Overdue() error {
 	q.mu.Lock()
