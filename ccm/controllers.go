@@ -1,6 +1,7 @@
 package ccm
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -53,12 +54,7 @@ type Controller struct {
 }
 
 // clientName returns the identity of the controller.
-func (c Controller) clientName() string {
-	if c.ClientName != "" {
-		return c.ClientName
-	}
-	return c.Name
-}
+func (c Controller) clientName() string { return cmp.Or(c.ClientName, c.Name) }
 
 // builtin returns the controllers that this build contains. To add one is to add a line.
 func builtin() []Controller {

@@ -68,12 +68,16 @@ func (l *lifecycle) Start(ctx context.Context) error {
 	defer cancel()
 	l.enter(initializing)
 	stop := make(chan struct{})
-	initialization := l.initialize(ctx, stop)
+	initialized, err := make(chan struct{}), errNotReturned // until it has
+	go func() {
+		defer close(initialized)
+		err = l.initialize(ctx, stop)
+	}()
 	select {
-	case <-initialization.over:
-		if initialization.err != nil {
+	case <-initialized:
+		if err != nil {
 			l.enter(ended)
-			return initialization.err
+			return err
 		}
 		l.informers.Start(stop)
 		l.enter(leading)
@@ -85,35 +89,23 @@ func (l *lifecycle) Start(ctx context.Context) error {
 	log.FromContext(ctx).Info("Controllers have stopped, stopping the cloud provider", "provider", l.plugin.ProviderName())
 	close(stop)
 	l.informers.Shutdown()
-	<-initialization.over // one that still runs may still act on the cloud
+	<-initialized // one that still runs may still act on the cloud
 	l.enter(ended)
 	return nil
 }
 
-// initialization are the first calls to the plugin.
-type initialization struct {
-	// over is closed when the plugin has come back; err is set before.
-	over chan struct{}
-	err  error
-}
-
 // initialize makes the first calls to the plugin, in the order of the reference. They take no context and cannot be made to
-// give up other than by the stop channel, so they run beside.
-func (l *lifecycle) initialize(ctx context.Context, stop <-chan struct{}) *initialization {
-	first := &initialization{over: make(chan struct{})}
-	go func() {
-		defer close(first.over)
-		started := time.Now()
-		first.err = errNotReturned // until it has
-		first.err = l.secrets.Bound(guard.Protect("Initialize", func() error { return l.begin(ctx, stop) }, nil), cloud.MaxErrorText)
-		if first.err != nil {
-			logPanic(ctx, first.err)
-			return
-		}
-		log.FromContext(ctx).Info("Initialized the cloud provider", "provider", l.plugin.ProviderName(),
-			"took", time.Since(started).Round(time.Millisecond).String())
-	}()
-	return first
+// give up other than by the stop channel.
+func (l *lifecycle) initialize(ctx context.Context, stop <-chan struct{}) error {
+	started := time.Now()
+	err := l.secrets.Bound(guard.Protect("Initialize", func() error { return l.begin(ctx, stop) }, nil), cloud.MaxErrorText)
+	if err != nil {
+		logPanic(ctx, err)
+		return err
+	}
+	log.FromContext(ctx).Info("Initialized the cloud provider", "provider", l.plugin.ProviderName(),
+		"took", time.Since(started).Round(time.Millisecond).String())
+	return nil
 }
 
 // errNotReturned is a plugin that ended its goroutine in Initialize.

@@ -28,7 +28,7 @@ import (
 // See ADR 52.
 type replicaPart struct {
 	cancel context.CancelFunc
-	// over is closed when the part has ended; err is set before.
+	// over is closed when the part has ended, and err is why it ended by itself.
 	over chan struct{}
 	err  error
 	// patience is how long it may take to end.
@@ -53,7 +53,7 @@ func (a *assembly) startReplicaPart(ctx context.Context, plugin cloudprovider.In
 	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	running = log.IntoContext(running, log.FromContext(ctx).WithName(plugin.ProviderName()))
-	part := &replicaPart{cancel: cancel, over: make(chan struct{}), patience: a.config.gracefulShutdownTimeout}
+	part := &replicaPart{cancel: cancel, over: make(chan struct{}), err: errEndedEarly, patience: a.config.gracefulShutdownTimeout}
 	sink := newEvents(running, eventSink(client.CoreV1()))
 	reporter := a.config.newConfigReporter(client, sink)
 	replica := provider.Replica{
@@ -97,14 +97,6 @@ func (p *replicaPart) failed() <-chan struct{} {
 
 // errEndedEarly is a part that returned although no shutdown was requested.
 var errEndedEarly = errors.New("what the provider runs on every replica has returned before the shutdown")
-
-// failure is why failed was closed.
-func (p *replicaPart) failure() error {
-	if p.err == nil {
-		return errEndedEarly
-	}
-	return p.err
-}
 
 // stop ends the part and waits for it, within its bounds and those of ctx.
 func (p *replicaPart) stop(ctx context.Context) {

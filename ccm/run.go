@@ -201,7 +201,7 @@ func (a *assembly) manage(ctx context.Context) error {
 		return a.result(ctx, err)
 	case <-a.replicaPart.failed():
 		cancel()
-		return a.replicaPart.failure()
+		return a.replicaPart.err
 	case <-a.fence.leading.Done():
 	}
 	reason := context.Cause(a.fence.leading)
