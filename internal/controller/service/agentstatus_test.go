@@ -120,7 +120,7 @@ func TestTheAddressOfAnAgentStays(t *testing.T) {
 		step("the agent has written others", 3*DefaultDriftCheckPeriod, func() { e.edit(keyOf(agent), fill(want...)) })
 		step("another process leads", 3*DefaultDriftCheckPeriod, func() {
 			for _, service := range []*corev1.Service{agent, plain} {
-				e.core.states.end(keyOf(service), state{}, nil)
+				e.core.states.end(uidKey(service), state{}, nil)
 				e.addService(e.service(keyOf(service)))
 			}
 		})

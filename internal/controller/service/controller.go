@@ -1,7 +1,7 @@
 // Package service is the service controller. It gives Services of type LoadBalancer their load balancer in the cloud, keeps the
 // nodes behind it and what the Service shows of it up to date, and takes it away again.
 //
-// Data flows one way. Three things put a Service's name into the queue: a watch event (here), a change of the nodes (targets.go), or a comparison
+// Data flows one way. Three things put a Service's key into the queue: a watch event (here), a change of the nodes (targets.go), or a comparison
 // with the cloud (drift.go). reconcile.go makes a pass and collects what is known. desired.go and plan.go decide what to write, and apply.go calls
 // the plugin and the API server. Writes pass the write limiter of the package writelimit. Only state.go remembers the outcome and says when to retry
 // a Service. events.go reports the outcome and changes nothing; reasons.go names failures.
@@ -12,6 +12,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -98,7 +99,6 @@ type Controller struct {
 	options Options
 	*kit.Controller
 	*reconciler
-	enqueuer *kit.Enqueuer
 	// orphans deletes the load balancers of Services that do not exist.
 	orphans *orphanDeleter
 	// orphanMetrics count what belongs to no Service and no node.
@@ -124,7 +124,7 @@ func New(options Options) (*Controller, error) {
 		tellsApart: provider.CapabilitiesOf(options.Cloud).ListLoadBalancers != nil,
 	}
 	c := &Controller{
-		options: options, reconciler: reconciler, enqueuer: &kit.Enqueuer{},
+		options: options, reconciler: reconciler,
 		orphanMetrics: orphancheck.NewMetrics(options.Registerer),
 	}
 	reconciler.limiter = writelimit.New(options.Writes, options.shared, c.admit)
@@ -134,8 +134,8 @@ func New(options Options) (*Controller, error) {
 	var err error
 	c.Controller, err = kit.NewController(Name, kit.ControllerOptions{
 		Reconciler: reconciler, Workers: workersFor(reconciler.limiter.Places()), Logger: options.Logger,
-		LoggerFor: func(service types.NamespacedName) logr.Logger {
-			return options.Logger.WithValues("service", service.String())
+		LoggerFor: func(key types.NamespacedName) logr.Logger {
+			return options.Logger.WithValues("service", nameOf(key).String())
 		},
 		Sources: []source.Source{
 			source.Kind(options.Cache, &corev1.Service{}, watcher.services()),
@@ -202,7 +202,7 @@ func (c *Controller) Start(ctx context.Context) error {
 
 func (c *Controller) newDriftCheck(applier *applier) *driftCheck {
 	return &driftCheck{
-		reconciler: c.reconciler, enqueue: c.enqueuer.Add, seenAt: map[types.NamespacedName]time.Time{},
+		reconciler: c.reconciler, seenAt: map[types.NamespacedName]time.Time{},
 		list:   c.lister(applier),
 		period: c.options.DriftCheckPeriod, calls: c.options.DriftCheckCalls, absence: c.options.AbsenceTime,
 		orphans: &orphancheck.LoadBalancers{
@@ -216,8 +216,8 @@ func (c *Controller) newDriftCheck(applier *applier) *driftCheck {
 }
 
 // retry ends the pause of a Service that has failed, because the provider says that it is worth it, and has another one ensured again.
-func (c *Controller) retry(key types.NamespacedName) {
-	if c.states.retryNow(key) {
+func (c *Controller) retry(name types.NamespacedName) {
+	for _, key := range c.states.retryNow(name) {
 		c.enqueuer.Add(key, priorityChange)
 	}
 }
@@ -266,19 +266,25 @@ func (w watcher) services() handler.TypedEventHandler[*corev1.Service, reconcile
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Service], q kit.Queue) {
 			w.changed(q, e.ObjectOld, e.ObjectNew)
 		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Service], q kit.Queue) {
-			key := keyOf(e.Object)
-			if _, found := w.states.get(key); found {
-				kit.Add(q, key, priorityRemove)
-			}
-		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Service], q kit.Queue) { w.gone(q, e.Object) },
+	}
+}
+
+// gone queues a Service that no longer exists if something is known of it.
+func (w watcher) gone(q kit.Queue, service *corev1.Service) {
+	if _, found := w.states.get(uidKey(service)); found {
+		kit.Add(q, uidKey(service), priorityRemove)
 	}
 }
 
 // changed queues a Service if a change of it makes a difference to us; before is nil if it is new. Our own writes make none; they would else cut short
 // the pause after a failure. Another writer makes one that has changed the addresses of a Service whose plugin gave it none.
 func (w watcher) changed(q kit.Queue, before, after *corev1.Service) {
-	row, _ := w.states.get(keyOf(after))
+	if before != nil && before.UID != after.UID {
+		w.gone(q, before)
+		before = nil
+	}
+	row, _ := w.states.get(uidKey(after))
 	is, was := row.intent(after, w.classes), leave
 	if before != nil {
 		was = row.intent(before, w.classes)
@@ -287,8 +293,8 @@ func (w watcher) changed(q kit.Queue, before, after *corev1.Service) {
 		return row.made != nil && row.made.ensured && row.made.status != nil && len(row.made.status.Ingress) == 0 &&
 			!sameIngress(before.Status.LoadBalancer.Ingress, after.Status.LoadBalancer.Ingress)
 	}
-	if was != is || is != leave && before.UID != after.UID || is == provide && (len(changes(before, after)) > 0 || filledIn()) {
-		kit.Add(q, keyOf(after), queuePriority(after, is, row))
+	if was != is || is == provide && (len(changes(before, after)) > 0 || filledIn()) {
+		kit.Add(q, uidKey(after), queuePriority(after, is, row))
 	}
 }
 
@@ -305,4 +311,16 @@ func (w watcher) nodes() handler.TypedEventHandler[*corev1.Node, reconcile.Reque
 
 func keyOf(service *corev1.Service) types.NamespacedName {
 	return types.NamespacedName{Namespace: service.Namespace, Name: service.Name}
+}
+
+// uidKey is the key of a Service in the queue: namespace/name/UID. No name has a slash. Services that have a name one after the other have keys of
+// their own.
+func uidKey(service *corev1.Service) types.NamespacedName {
+	return types.NamespacedName{Namespace: service.Namespace, Name: service.Name + "/" + string(service.UID)}
+}
+
+// nameOf returns the name in a key.
+func nameOf(key types.NamespacedName) types.NamespacedName {
+	key.Name, _, _ = strings.Cut(key.Name, "/")
+	return key
 }

@@ -55,7 +55,6 @@ type driftCheck struct {
 	calls  int
 	// absence is over what time the cloud must have denied a load balancer.
 	absence time.Duration
-	enqueue func(types.NamespacedName, int)
 	// orphans looks for what belongs to no Service.
 	orphans *orphancheck.LoadBalancers
 	// listedAt is when the load balancers were listed last, and lookedAt when there was time for a look at a single one. missing are the load
@@ -221,7 +220,7 @@ func (d *driftCheck) compare(ctx context.Context, key types.NamespacedName, know
 		d.decide(ctx, key, known, &shown, differ)
 	}
 	if row := known.made.denial; row.told() || row.answers > 0 && known.failing() {
-		d.enqueue(key, priorityRepair) // its condition is to be corrected
+		d.enqueuer.Add(key, priorityRepair) // its condition is to be corrected
 	}
 }
 
@@ -235,7 +234,7 @@ func (d *driftCheck) denied(ctx context.Context, key types.NamespacedName, known
 	}
 	if d.states.observe(key, known.made, func(row *state) { row.shown(&after, now) }) && after.denial.isNews() {
 		notFound(ctx, d.events.recorder, known.made.service)
-		d.enqueue(key, priorityRepair)
+		d.enqueuer.Add(key, priorityRepair)
 	}
 }
 
@@ -254,7 +253,7 @@ func (d *driftCheck) checkNext(ctx context.Context) error {
 	status, exists, err := d.applier.get(admission.WithPriority(ctx, admission.PriorityRefresh), service)
 	d.count(err)
 	if err != nil {
-		return fmt.Errorf("looking at the load balancer of service %s: %w", key, err)
+		return fmt.Errorf("looking at the load balancer of service %s: %w", nameOf(key), err)
 	}
 	if !exists {
 		d.denied(ctx, key, known)
@@ -276,10 +275,10 @@ func (d *driftCheck) checkNext(ctx context.Context) error {
 // yet, so there is nothing to compare with.
 func (d *driftCheck) current(ctx context.Context, key types.NamespacedName, known state) (*corev1.Service, error) {
 	cached := &corev1.Service{}
-	if err := d.reader.Get(ctx, key, cached); apierrors.IsNotFound(err) {
+	if err := d.reader.Get(ctx, nameOf(key), cached); apierrors.IsNotFound(err) {
 		return nil, nil
 	} else if err != nil {
-		return nil, fmt.Errorf("reading service %s: %w", key, err)
+		return nil, fmt.Errorf("reading service %s: %w", nameOf(key), err)
 	}
 	service := known.newest(cached)
 	if service.UID != known.made.service.UID || len(changes(known.made.inputs, service)) > 0 ||
@@ -342,12 +341,12 @@ func (d *driftCheck) decide(ctx context.Context, key types.NamespacedName, known
 	case !kept:
 	case repair:
 		d.metrics.drifts.WithLabelValues(kind).Inc()
-		d.enqueue(key, priorityRepair)
+		d.enqueuer.Add(key, priorityRepair)
 	case len(differ) > 0 && known.repairs == maxRepairs:
 		stillDiffers(ctx, d.events.recorder, known.made.service, differ, gone)
 	}
 	if news {
-		d.enqueue(key, priorityRepair) // its condition says so, or no longer
+		d.enqueuer.Add(key, priorityRepair) // its condition says so, or no longer
 	}
 }
 

@@ -71,8 +71,7 @@ func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 	e.core = &Controller{
 		options: Options{Cloud: e.cloud, DriftCheckPeriod: -1, DriftCheckCalls: DefaultDriftCheckCalls, AbsenceTime: DefaultAbsenceTime, Client: e.cluster,
 			Classes: Classes{Default: true}, Recorder: e.events},
-		reconciler: reconciler, enqueuer: &kit.Enqueuer{},
-		orphanMetrics: orphancheck.NewMetrics(nil),
+		reconciler: reconciler, orphanMetrics: orphancheck.NewMetrics(nil),
 	}
 	reconciler.record = newRecord(e.record, e.core.lister(applier))
 	_ = e.core.enqueuer.Capture(context.Background(), e.queue)

@@ -229,7 +229,7 @@ type publication struct {
 func planFor(want desired, seen observed, now time.Time) []action {
 	switch {
 	case seen.service == nil && seen.made != nil: // it vanished without our leave
-		return []action{removalOf(seen.made.service)}
+		return []action{{verb: verbRemove, service: seen.made.service, why: []string{"the Service is gone"}}}
 	case seen.service == nil:
 		return nil
 	case want.intent == provide && want.awaits:
@@ -241,11 +241,6 @@ func planFor(want desired, seen observed, now time.Time) []action {
 	default:
 		return nil
 	}
-}
-
-// removalOf deletes the load balancer of a Service that is gone.
-func removalOf(gone *corev1.Service) action {
-	return action{verb: verbRemove, service: gone, why: []string{"the Service is gone"}}
 }
 
 // planFailed sets the condition of a Service to a failure, and leaves its addresses as they are. There is none to write if the API
@@ -304,7 +299,7 @@ func planProvide(want desired, seen observed, now time.Time) []action {
 // The plugin gets the Service as it was when it was last ensured, because what it refuses is what the Service has become. Where that
 // is not known, after a restart, it gets the Service as it is.
 func planTargets(want desired, seen observed, now time.Time) []action {
-	if want.intent != provide || seen.service == nil || seen.made == nil || seen.made.service.UID != seen.service.UID ||
+	if want.intent != provide || seen.service == nil || seen.made == nil ||
 		!seen.made.retargetable() || seen.made.serves(want) || seen.made.denial.refuses(want) {
 		return nil
 	}

@@ -96,11 +96,7 @@ func TestPlanHasAFixedPoint(t *testing.T) {
 		byDifference := rapid.Bool().Draw(t, "by difference")
 		targets, elsewhere := rapid.SampledFrom(sets).Draw(t, "targets"), rapid.Bool().Draw(t, "elsewhere")
 		for round := 0; ; round++ {
-			known := state{made: f.seen.made}
-			if f.seen.removed {
-				known.removed = service.UID
-			}
-			intent := intentFor(f.seen.service, classes, known.knows(f.seen.service))
+			intent := intentFor(f.seen.service, classes, f.seen.made != nil || f.seen.removed)
 			want := desired{intent: intent, settled: targets, latest: targets, byDifference: byDifference}
 			if f.seen.service != nil {
 				want.inputs = f.seen.service

@@ -55,13 +55,11 @@ func (p *undeletable) tried() int {
 }
 
 // strip removes a Service whatever finalizers it has, as a user does who takes them away by force.
-func (e *engine) strip(key types.NamespacedName) {
+func (e *engine) strip(service *corev1.Service) {
 	e.cluster.mu.Lock()
-	delete(e.cluster.services, key)
+	delete(e.cluster.services, keyOf(service))
 	e.cluster.mu.Unlock()
-	if _, found := e.core.states.get(key); found {
-		kit.Add(e.queue, key, priorityRemove)
-	}
+	e.watcher.gone(e.queue, service)
 }
 
 func withUID(uid types.UID) func(*corev1.Service) { return func(s *corev1.Service) { s.UID = uid } }
@@ -85,7 +83,7 @@ func startReplaced(t *testing.T, lists bool, takes time.Duration) (e *engine, pl
 	time.Sleep(time.Minute)
 	e.end(old)
 	time.Sleep(time.Hour)
-	e.strip(keyOf(old))
+	e.strip(old)
 	time.Sleep(time.Minute)
 	again = serviceWith(named("web"), withUID("uid-again"))
 	e.recorded()
@@ -130,7 +128,7 @@ func TestAPredecessorDoesNotHoldItsName(t *testing.T) {
 		if e.cloud.has(old.UID, "a") || !e.cloud.has(again.UID, "a") {
 			t.Error("want the load balancer of the old Service deleted, and one of the new Service")
 		}
-		if known, _ := e.core.states.get(keyOf(again)); len(known.predecessors) > 0 {
+		if _, found := e.core.states.get(uidKey(old)); found {
 			t.Error("the predecessor is not forgotten")
 		}
 	})
@@ -169,7 +167,7 @@ func TestAServiceSaysThatItWaitsForItsPredecessor(t *testing.T) {
 				if e.cloud.has(old.UID, "a") || e.cloud.has(again.UID, "a") == deletes {
 					t.Error("the load balancers are not as they should be")
 				}
-				if _, has := e.core.states.get(keyOf(again)); has == deletes {
+				if _, has := e.core.states.get(uidKey(again)); has == deletes {
 					t.Errorf("something is remembered: %t", has)
 				}
 			})

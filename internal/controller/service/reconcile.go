@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -61,6 +60,8 @@ type reconciler struct {
 	backoff backoff
 	applier *applier
 	limiter *writelimit.Limiter
+	// enqueuer queues passes from outside of watches.
+	enqueuer kit.Enqueuer
 	// record is what is left to the next leader, nil if nothing is.
 	record *leaderRecord
 	// tellsApart says that the plugin does not take the load balancers of two Services of one name for each other, see New.
@@ -70,9 +71,11 @@ type reconciler struct {
 // pass is one pass over a Service.
 type pass struct {
 	key     types.NamespacedName
-	service *corev1.Service // as it is now; nil if it is gone
+	service *corev1.Service // as it is now; nil if it is gone, and another one may have its name
 	// known is the row of the Service, which this pass has taken.
 	known state
+	// before is the row of a Service that had the name before and still has its load balancer; nil: none has.
+	before *state
 	// last are the failed passes that this one continues.
 	last attempt
 	want desired
@@ -85,49 +88,27 @@ type pass struct {
 	waits bool
 }
 
-// Reconcile makes one pass over the Service of a name. It only returns an error that has to do with neither the Service nor the
+// Reconcile makes one pass over a Service. It only returns an error that has to do with neither the Service nor the
 // cloud; all others are reported on the Service, and retried, see finish.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	defer r.limiter.End(request.NamespacedName)
 	p, err := r.begin(ctx, request.NamespacedName)
+	if p == nil {
+		return reconcile.Result{}, nil
+	}
+	defer func() {
+		for _, due := range r.states.end(p.key, p.known, p.service) {
+			r.enqueuer.Add(due, priorityNew)
+		}
+	}()
 	if err != nil {
 		return reconcile.Result{}, err
-	}
-	defer func() { r.states.end(p.key, p.known, p.service) }()
-	if len(p.known.predecessors) > 0 {
-		return r.serveAll(ctx, p), nil
 	}
 	result, waits := r.serve(ctx, p)
 	if waits {
 		return reconcile.Result{}, nil
 	}
 	return result, nil
-}
-
-// serveAll does what is due for the Service and its predecessors. Neither waits for the other's next try. Where both are due, they take turns in the
-// write limiter, in which they are one.
-func (r *reconciler) serveAll(ctx context.Context, p *pass) (result reconcile.Result) {
-	var next time.Duration
-	waits, served := false, p.known.servedFirst()
-	if served {
-		result, waits = r.serve(ctx, p)
-	}
-	if !waits {
-		next, waits = r.removePredecessors(ctx, p)
-	}
-	if !served {
-		var ownWaits bool
-		result, ownWaits = r.serve(ctx, p)
-		waits = waits || ownWaits
-	}
-	switch {
-	case waits:
-		return reconcile.Result{}
-	case next > 0:
-		return p.again(soonest(result.RequeueAfter, next))
-	default:
-		return result
-	}
 }
 
 // serve does what is due for the Service itself, and reports whether it waits for other writes to the cloud.
@@ -142,7 +123,7 @@ func (r *reconciler) serve(ctx context.Context, p *pass) (result reconcile.Resul
 		}
 	}
 	// The targets do not wait for the Service's next try. Where both are due, they take turns.
-	if wait > 0 || p.known.ensure.tried > p.known.retarget.tried {
+	if wait > 0 || p.known.targetsNext {
 		var next time.Duration
 		if next, waits = r.follow(ctx, p); wait > 0 || waits {
 			return p.again(soonest(wait, next)), waits
@@ -162,40 +143,11 @@ func (r *reconciler) serve(ctx context.Context, p *pass) (result reconcile.Resul
 	return result, waits
 }
 
-// removePredecessors deletes the load balancers of the Services that had the name before. A deletion that fails does not stop the pass.
-// It returns when the next one is due, zero if none is, and whether the pass waits for other writes to the cloud.
-func (r *reconciler) removePredecessors(ctx context.Context, p *pass) (next time.Duration, waits bool) {
-	priority := p.priority
-	defer func() { p.priority = priority }()
-	for _, before := range p.known.predecessors {
-		if before.Rests(time.Now()) {
-			continue
-		}
-		err := r.call(ctx, p, removalOf(before.service), before.attempt)
-		switch {
-		case errors.Is(err, errWaiting):
-			return 0, true
-		case ctx.Err() != nil:
-			return 0, false
-		case err != nil:
-			failed := p.known.predecessorFailed(before.service.UID, err, r.backoff, time.Now())
-			r.events.failed(ctx, failed, before.service, EventDeleteFailed, "Could not delete the load balancer of a Service whose name another one has now", err)
-		default:
-			p.known.predecessorRemoved(before.service.UID)
-			p.last = p.known.continued(p.want) // what waited for this is over
-		}
-	}
-	for _, before := range p.known.predecessors {
-		next = soonest(next, max(time.Until(before.Until), time.Millisecond))
-	}
-	return next, false
-}
-
 // hasMade reports whether a Service that shall lose its load balancer has one from us, or had. If only the condition says so, the cloud
 // has to know the load balancer: another manager of the cluster, with other classes and another cloud, writes the same condition, and
 // to take its finalizer away would leak what it made. A deletion that failed was begun because there was one, which may have gone since.
 func (r *reconciler) hasMade(ctx context.Context, p *pass) (bool, error) {
-	if p.service == nil || p.known.knows(p.service) || ofOurClass(p.service, r.classes) {
+	if p.service == nil || p.known.made != nil || p.known.removed || ofOurClass(p.service, r.classes) {
 		return true, nil
 	}
 	return r.applier.exists(ctx, p.service)
@@ -204,7 +156,7 @@ func (r *reconciler) hasMade(ctx context.Context, p *pass) (bool, error) {
 // leaveAlone ends a pass over a Service that is taken for another manager's. An error leaves that open. It is not reported on the Service,
 // which may be none of ours.
 func (r *reconciler) leaveAlone(ctx context.Context, p *pass, err error) reconcile.Result {
-	log := logf.FromContext(ctx).WithValues("service", p.key.String())
+	log := logf.FromContext(ctx)
 	if err != nil {
 		log.Error(err, "Could not find out whether the Service has a load balancer here; asking again", "retryAfter", kit.LongestRetry.String())
 		return p.again(kit.LongestRetry)
@@ -253,22 +205,30 @@ func (p *pass) again(after time.Duration) reconcile.Result {
 	return reconcile.Result{RequeueAfter: after, Priority: &p.priority}
 }
 
-// begin takes the row of a Service, and collects what is known.
+// begin takes the row of a Service, and collects what is known. It returns nil while another Service of the name has a pass. The row is taken before
+// the Service is read: a pass that has read it could else begin after one over its successor.
 func (r *reconciler) begin(ctx context.Context, key types.NamespacedName) (*pass, error) {
-	service := &corev1.Service{}
-	if err := r.reader.Get(ctx, key, service); apierrors.IsNotFound(err) {
-		service = nil
-	} else if err != nil {
-		return nil, fmt.Errorf("reading service %s: %w", key, err)
+	known, before, free := r.states.take(key)
+	if !free {
+		return nil, nil
 	}
-	p := &pass{key: key, known: r.states.take(key), service: service}
-	if p.known.ownWrite != nil {
-		if p.service = p.known.newest(service); p.service == service { // the cache has caught up with our own writes
+	p := &pass{key: key, known: known, before: before, service: known.ownWrite}
+	service := &corev1.Service{}
+	err := r.reader.Get(ctx, nameOf(key), service)
+	if client.IgnoreNotFound(err) != nil {
+		return p, fmt.Errorf("reading service %s: %w", nameOf(key), err)
+	}
+	if err != nil || uidKey(service) != key {
+		service = nil
+	}
+	if p.service = service; known.ownWrite != nil {
+		if p.service = known.newest(service); p.service == service { // the cache has caught up with our own writes
 			p.known.ownWrite = nil
 		}
 	}
-	if p.service != nil && p.known.made != nil && p.known.made.service.UID != p.service.UID {
-		p.known.nameReused()
+	p.want.awaits = before != nil && service != nil && !r.tellsApart
+	if p.known.awaits = p.want.awaits; !p.want.awaits && errors.Is(known.ensure.err, errPredecessor) {
+		p.known.ensure = attempt{} // what it waited for is over
 	}
 	p.want.intent, p.want.inputs = p.known.intent(p.service, r.classes), p.service
 	p.last = p.known.continued(p.want)
@@ -286,9 +246,9 @@ func (r *reconciler) run(ctx context.Context, p *pass) error {
 		switch {
 		case err != nil:
 			return err
-		case !called && p.want.intent == provide && p.want.awaits && p.known.predecessors[0].err != nil:
+		case !called && p.want.intent == provide && p.want.awaits && p.before.remove.err != nil:
 			// To the plugin, the load balancer of a predecessor may be the same one.
-			return fmt.Errorf("%w: %w", errPredecessor, p.known.predecessors[0].err)
+			return fmt.Errorf("%w: %w", errPredecessor, p.before.remove.err)
 		case !called:
 			return nil
 		}
@@ -300,7 +260,7 @@ func (r *reconciler) run(ctx context.Context, p *pass) error {
 // carryOut acts in order, and reports whether the plugin was called for a change.
 func (r *reconciler) carryOut(ctx context.Context, p *pass, plan []action) (called bool, err error) {
 	for _, act := range plan {
-		if p.service != nil && act.service.UID == p.service.UID {
+		if p.service != nil {
 			act.service = p.service // as the actions before this one have left it
 		}
 		switch act.verb {
@@ -359,7 +319,6 @@ func (r *reconciler) follow(ctx context.Context, p *pass) (next time.Duration, w
 
 // look brings what is known and what is desired up to date.
 func (r *reconciler) look(ctx context.Context, p *pass) (err error) {
-	p.want.awaits = len(p.known.predecessors) > 0 && !r.tellsApart
 	if p.want.intent == provide {
 		if p.want.settled, p.want.latest, err = r.targets.sets(ctx, p.service); err != nil {
 			return err
@@ -369,10 +328,7 @@ func (r *reconciler) look(ctx context.Context, p *pass) (err error) {
 			err = r.adopt(ctx, p)
 		}
 	}
-	p.seen = observed{
-		service: p.service, made: p.known.made, drift: p.known.drift,
-		removed: p.service != nil && p.known.removed == p.service.UID,
-	}
+	p.seen = observed{service: p.service, made: p.known.made, drift: p.known.drift, removed: p.known.removed}
 	return err
 }
 
@@ -421,7 +377,7 @@ func (r *reconciler) call(ctx context.Context, p *pass, act action, last attempt
 		err = nil
 	}
 	if ctx.Err() == nil || err == nil {
-		p.known.called(act, p.want, done, err, p.service, time.Now())
+		p.known.called(act, p.want, done, err, time.Now())
 	}
 	recovers := act.verb == verbEnsure && p.known.ensure.err != nil // an event has said that it failed
 	r.events.after(ctx, p, act, outcome{result: done, err: err, took: time.Since(began), announced: announced || recovers})
@@ -445,7 +401,7 @@ func rankOf(p *pass, act action, last attempt) int {
 	switch {
 	case act.onlyTargets:
 		failed = writeFailures[known.retarget.reason] || known.made.lastEnsured == nil && known.made.targets == nil
-	case last.err == nil && known.made == nil && p.service != nil && act.service.UID == p.service.UID:
+	case last.err == nil && known.made == nil && p.service != nil:
 		condition := meta.FindStatusCondition(p.service.Status.Conditions, ConditionReady)
 		failed = condition != nil && condition.Status == metav1.ConditionFalse && writeFailures[condition.Reason]
 	}

@@ -130,7 +130,7 @@ func recordOf(all map[types.NamespacedName]state, targets *targetSet, origin str
 	for _, key := range slices.SortedFunc(maps.Keys(all), byName) {
 		known, made := all[key], all[key].made
 		if len(content.Services) < recordLimit && made != nil && made.settled() && !known.failing() && len(known.drift) == 0 &&
-			len(known.predecessors) == 0 && calls[made.service.UID] == 0 && maps.Equal(made.targets, targets.members) {
+			calls[made.service.UID] == 0 && maps.Equal(made.targets, targets.members) {
 			content.Services[made.service.UID] = digestOfInputs(made.inputs)
 		}
 	}
@@ -365,7 +365,7 @@ func (c recordContent) equal(other recordContent) bool {
 // adopt takes over from the leader before what it has made and what has not changed since.
 func (r *reconciler) adopt(ctx context.Context, p *pass) error {
 	known := &p.known
-	if p.service == nil || p.want.awaits || known.failing() || known.removed != "" || len(known.predecessors) > 0 {
+	if p.service == nil || p.want.awaits || known.failing() || known.removed {
 		return nil
 	}
 	made, err := r.record.adoptable(ctx, p.service, p.want.latest)

@@ -55,7 +55,7 @@ type scenario struct {
 	out        strings.Builder
 }
 
-var scenarioKey = types.NamespacedName{Namespace: "shop", Name: "web"}
+var scenarioKey = types.NamespacedName{Namespace: "shop", Name: "web/uid-1"}
 
 func newScenario() *scenario {
 	s := &scenario{cluster: newCluster(), cloud: &memoryCloud{balancer: map[types.UID]map[string]string{}, calls: map[string]int{}}}
@@ -124,7 +124,7 @@ func (s *scenario) play(ctx context.Context, d *datadriven.TestData) error {
 }
 
 func (s *scenario) edit(change func(*corev1.Service)) {
-	edited := s.cluster.services[scenarioKey].DeepCopy()
+	edited := s.cluster.services[nameOf(scenarioKey)].DeepCopy()
 	change(edited)
 	s.cluster.put(edited)
 }

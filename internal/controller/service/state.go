@@ -27,31 +27,38 @@ const (
 	absenceTries = 3
 )
 
-// states is what the controller remembers of Services from one pass to the next: a row a name. It is lost with the process, and nothing
+// states is what the controller remembers of Services from one pass to the next: a row a UID. It is lost with the process, and nothing
 // depends on its not being: what has to last is on the Service and in the cloud.
 //
 // A row has one writer. The pass over a Service takes it, changes its own copy by the transitions of this file, and stores that. What others find out
-// is written between passes, see observe and retryNow. They read copies.
+// is written between passes, see observe and retryNow. They read copies. Of Services that had a name one after the other, one has a pass at a time.
+//
+// See ADR 93.
 type states struct {
-	mu     sync.Mutex
-	byName map[types.NamespacedName]*entry
+	mu    sync.Mutex
+	byKey map[types.NamespacedName]*entry
+	// byName are the same rows, by the names of their Services.
+	byName map[types.NamespacedName][]*entry
 }
 
 // entry is a row, and who works with it.
 type entry struct {
 	state
+	key, name types.NamespacedName
 	// taken says that a pass has it, and again that the provider has asked meanwhile for the Service to be tried, see retryNow.
 	taken, again bool
 }
 
-// state is the row of one name. The targets of its pointers never change, so a copy is safe to read.
+// state is the row of one Service. The targets of its pointers never change, so a copy is safe to read.
 type state struct {
 	// made is what was made in the cloud, nil if nothing was.
 	made *made
 	// madeAt is when the plugin was last called for it.
 	madeAt time.Time
-	// removed is the UID of the Service whose load balancer has been deleted, while its finalizer is still there.
-	removed types.UID
+	// removed says that the load balancer has been deleted, while the Service is still there.
+	removed bool
+	// awaits says that the next pass has to wait for one over another Service of the name, which queues it when it ends.
+	awaits bool
 	// ownWrite is the Service as our own last write returned it.
 	ownWrite *corev1.Service
 	// drift is what the last comparison with the cloud found and has not been repaired yet.
@@ -63,56 +70,79 @@ type state struct {
 	repairedAt time.Time
 	// ensure and remove are the passes over the Service that failed; retarget the changes of its targets that failed while it could not be ensured.
 	ensure, retarget, remove attempt
-	// tries numbers what is tried. What was tried last lets the others go first.
-	tries int
+	// targetsNext says that the Service was tried last, so its targets go first.
+	targetsNext bool
 	// conditionAt is when a failure was last written to the condition.
 	conditionAt time.Time
-	// predecessors are the Services that had the name before and whose load balancers are still to be deleted.
-	predecessors []predecessor
 }
 
-func newStates() *states { return &states{byName: map[types.NamespacedName]*entry{}} }
+func newStates() *states {
+	return &states{byKey: map[types.NamespacedName]*entry{}, byName: map[types.NamespacedName][]*entry{}}
+}
 
-// take returns a copy of the row of a name for a pass, which calls end.
-func (s *states) take(key types.NamespacedName) state {
+// take returns a copy of the row of a Service for a pass, which calls end, and the row of one that had its name before and still has its load
+// balancer, nil if none has. It takes nothing, and returns false, while a pass over another one of the name is under way.
+func (s *states) take(key types.NamespacedName) (row state, before *state, free bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.byName[key] == nil {
-		s.byName[key] = &entry{}
+	e, name := s.byKey[key], nameOf(key)
+	if e == nil {
+		e = &entry{key: key, name: name}
+		s.byKey[key], s.byName[name] = e, append(s.byName[name], e)
 	}
-	s.byName[key].taken = true
-	return s.byName[key].state
+	for _, other := range s.byName[name] {
+		switch {
+		case other == e:
+		case other.taken:
+			e.awaits = true
+			return state{}, nil, false
+		case other.made != nil:
+			copied := other.state
+			before = &copied
+		}
+	}
+	e.taken, e.awaits = true, false
+	return e.state, before, true
 }
 
 // store shows others how far a pass has come.
 func (s *states) store(key types.NamespacedName, row state) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.byName[key].state = row
+	s.byKey[key].state = row
 }
 
-// end stores the row of a pass that has ended, unless there is nothing to remember. Service is nil if it is gone.
-func (s *states) end(key types.NamespacedName, row state, service *corev1.Service) {
+// end stores the row of a pass that has ended, unless there is nothing to remember, and returns whom a pass is due over because of that. Service
+// is nil if it is gone.
+func (s *states) end(key types.NamespacedName, row state, service *corev1.Service) (due []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.byName[key]
+	e := s.byKey[key]
 	if e.again {
 		row.tryNow(time.Now())
 	}
-	*e = entry{state: row}
-	if row.made != nil || len(row.predecessors) > 0 || row.failing() {
-		return
+	*e = entry{state: row, key: key, name: e.name}
+	for _, other := range s.byName[e.name] {
+		if other != e && other.awaits {
+			due = append(due, other.key)
+		}
 	}
-	if service == nil || row.ownWrite == nil && (row.removed == "" || !servicehelpers.HasLBFinalizer(service)) {
-		delete(s.byName, key)
+	if row.made != nil || row.awaits || row.failing() || service != nil && (row.ownWrite != nil || row.removed && servicehelpers.HasLBFinalizer(service)) {
+		return due
 	}
+	delete(s.byKey, key)
+	s.byName[e.name] = slices.DeleteFunc(s.byName[e.name], func(other *entry) bool { return other == e })
+	if len(s.byName[e.name]) == 0 {
+		delete(s.byName, e.name)
+	}
+	return due
 }
 
-// get returns a copy of the row of a name, and whether there is one.
+// get returns a copy of the row of a Service, and whether there is one.
 func (s *states) get(key types.NamespacedName) (row state, found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e, found := s.byName[key]; found {
+	if e, found := s.byKey[key]; found {
 		return e.state, true
 	}
 	return state{}, false
@@ -122,8 +152,8 @@ func (s *states) get(key types.NamespacedName) (row state, found bool) {
 func (s *states) all() map[types.NamespacedName]state {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	copied := make(map[types.NamespacedName]state, len(s.byName))
-	for key, e := range s.byName {
+	copied := make(map[types.NamespacedName]state, len(s.byKey))
+	for key, e := range s.byKey {
 		copied[key] = e.state
 	}
 	return copied
@@ -135,9 +165,6 @@ func (s *states) madeFor() (uids []types.UID) {
 		if row.made != nil {
 			uids = append(uids, row.made.service.UID)
 		}
-		for _, before := range row.predecessors {
-			uids = append(uids, before.service.UID)
-		}
 	}
 	return uids
 }
@@ -147,7 +174,7 @@ func (s *states) counts() (provided, unfinished int) {
 	for _, row := range s.all() {
 		if row.made != nil && row.made.ensured && !row.failing() {
 			provided++
-		} else if row.made != nil || row.failing() || len(row.predecessors) > 0 {
+		} else if row.made != nil || row.failing() {
 			unfinished++
 		}
 	}
@@ -159,7 +186,7 @@ func (s *states) counts() (provided, unfinished int) {
 func (s *states) observe(key types.NamespacedName, looked *made, change func(*state)) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.byName[key]
+	e := s.byKey[key]
 	if e == nil || e.taken || e.made != looked {
 		return false
 	}
@@ -167,20 +194,17 @@ func (s *states) observe(key types.NamespacedName, looked *made, change func(*st
 	return true
 }
 
-// retryNow ends the pause of a Service that has failed, and has another one ensured again. It reports whether there is one. What a pass under way has
-// begun may be from before.
-func (s *states) retryNow(key types.NamespacedName) (due bool) {
+// retryNow ends the pause of a Service that has failed, and has another one ensured again. It returns those of the name that are due. What a pass
+// under way has begun may be from before.
+func (s *states) retryNow(name types.NamespacedName) (due []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e, found := s.byName[key]
-	if !found {
-		return false
+	for _, e := range s.byName[name] {
+		if e.again = e.taken; e.taken || e.tryNow(time.Now()) {
+			due = append(due, e.key)
+		}
 	}
-	if e.taken {
-		e.again = true
-		return true
-	}
-	return e.tryNow(time.Now())
+	return due
 }
 
 // tryNow has a Service tried again, and reports whether there is something to try.
@@ -196,52 +220,20 @@ func (s *state) tryNow(now time.Time) bool {
 	return true
 }
 
-// nameReused says that the Service of a name is another one than that for which something was made.
-func (s *state) nameReused() {
-	before := predecessor{service: s.made.service, attempt: s.remove}
-	before.Until = time.Time{}
-	*s = state{predecessors: append(slices.Clone(s.predecessors), before), tries: s.tries}
-}
-
-// predecessorFailed says that the load balancer of a predecessor could not be deleted.
-func (s *state) predecessorFailed(uid types.UID, err error, pauses backoff, now time.Time) (failed attempt) {
-	s.tries++
-	s.predecessors = slices.Clone(s.predecessors)
-	before := &s.predecessors[slices.IndexFunc(s.predecessors, func(p predecessor) bool { return p.service.UID == uid })]
-	before.attempt = before.next(err, pauses, now)
-	before.tried = s.tries
-	return before.attempt
-}
-
-// predecessorRemoved says that it is deleted.
-func (s *state) predecessorRemoved(uid types.UID) {
-	s.predecessors = slices.DeleteFunc(slices.Clone(s.predecessors), func(p predecessor) bool { return p.service.UID == uid })
-	if len(s.predecessors) == 0 && errors.Is(s.ensure.err, errPredecessor) {
-		s.ensure = attempt{}
-	}
-}
-
-// servedFirst reports whether the Service comes before its predecessors: one of them was tried last.
-func (s *state) servedFirst() bool {
-	own := max(s.ensure.tried, s.remove.tried, s.retarget.tried)
-	return slices.ContainsFunc(s.predecessors, func(p predecessor) bool { return p.tried > own })
-}
-
 // ensuring says, before the plugin is called, that there may be something in the cloud from now on.
 func (s *state) ensuring(service *corev1.Service, want desired) {
 	attempt := &made{service: service, inputs: want.inputs, failing: true}
-	if before := s.made; before != nil && before.service.UID == service.UID {
+	if before := s.made; before != nil {
 		attempt.lastEnsured, attempt.status = before.lastEnsured, before.status
 		if maps.Equal(before.targets, want.latest.members) { // else an Ensure that fails leaves it open which of them it has
 			attempt.targets = before.targets
 		}
 	}
-	s.tries++
-	s.made, s.removed, s.ensure.tried = attempt, "", s.tries
+	s.made, s.removed, s.targetsNext = attempt, false, true
 }
 
-// called says what a call of the plugin brought about. Service is the one that has the name now, nil if none has.
-func (s *state) called(act action, want desired, done result, err error, service *corev1.Service, now time.Time) {
+// called says what a call of the plugin brought about.
+func (s *state) called(act action, want desired, done result, err error, now time.Time) {
 	switch {
 	case act.verb == verbRetarget:
 		made := s.made.retargeted(act, want.latest, err, now)
@@ -254,12 +246,7 @@ func (s *state) called(act action, want desired, done result, err error, service
 			writtenTargets: want.latest, wholeAt: now, status: done.status, unpublished: done.status != nil && !done.echo}
 		s.madeAt, s.drift = now, nil
 	default:
-		if s.made != nil && s.made.service.UID == act.service.UID {
-			s.made, s.drift = nil, nil
-		}
-		if service != nil && act.service.UID == service.UID {
-			s.removed = service.UID
-		}
+		s.made, s.drift, s.removed = nil, nil, true
 	}
 }
 
@@ -304,11 +291,12 @@ func (s *state) wrote(act action, service *corev1.Service, now time.Time) {
 
 // failed says that a pass has failed, which continues the last ones.
 func (s *state) failed(want desired, last attempt, err error, pauses backoff, now time.Time) {
-	s.tries++
 	last.inputs = want.inputs
-	last = last.next(err, pauses.of(want.intent), now)
-	last.tried = s.tries
-	s.keep(want.intent, last)
+	if want.inputs != nil { // one that is gone is not looked at in between
+		pauses = pauses.of(want.intent)
+	}
+	s.keep(want.intent, last.next(err, pauses, now))
+	s.targetsNext = want.intent == provide
 	// The targets wait, too, for as long as the cloud asks.
 	if wait, asked := classify.RetryAfter(err); asked {
 		s.retarget.Until, s.retarget.targets = kit.Later(s.retarget.Until, now.Add(wait)), nil
@@ -331,16 +319,14 @@ func (s *state) attempt(intent intent) *attempt {
 
 // retargetFailed says that the targets could not be changed while their Service waits.
 func (s *state) retargetFailed(targets *targetSet, err error, pauses backoff, now time.Time) {
-	s.tries++
 	s.retarget.inputs = s.made.service
 	s.retarget = s.retarget.next(err, pauses, now)
-	s.retarget.targets, s.retarget.tried = targets.members, s.tries
+	s.retarget.targets, s.targetsNext = targets.members, false
 }
 
 // followed says that the targets were changed while their Service waits, which is next.
 func (s *state) followed() {
-	s.tries++
-	s.retarget = attempt{tried: s.tries}
+	s.retarget, s.targetsNext = attempt{}, false
 }
 
 // failing reports whether the last pass over the Service failed.
@@ -409,8 +395,6 @@ type attempt struct {
 	err     error
 	eventAt time.Time
 	news    bool
-	// tried is the number of the last one, see state.tries.
-	tried int
 	// targets, as made.targets, are the ones that wait for their next try; others are due at once, as in the reference. Nil: all wait.
 	targets map[string]string
 }
@@ -456,25 +440,9 @@ func (a *attempt) lasts(shownAt, now time.Time) bool {
 	return a.all >= 2 && (now.Sub(shownAt) >= kit.EventInterval || now.Sub(a.since) >= kit.LongestRetry)
 }
 
-// predecessor is a Service that is gone and whose name another one has now, while its load balancer is still to be deleted.
-//
-// See ADR 93.
-type predecessor struct {
-	service *corev1.Service
-	attempt
-}
-
 // intent returns what shall become of the load balancer of a Service, which may be gone.
 func (s *state) intent(service *corev1.Service, classes Classes) intent {
-	return intentFor(service, classes, s.knows(service))
-}
-
-// knows reports whether this process has made or removed the load balancer of this very Service.
-func (s *state) knows(service *corev1.Service) bool {
-	if service == nil {
-		return s.made != nil
-	}
-	return (s.made != nil && s.made.service.UID == service.UID) || (s.removed != "" && s.removed == service.UID)
+	return intentFor(service, classes, s.made != nil || s.removed)
 }
 
 // newest returns the newer of what the cache holds and what our own last write returned: a pass on a copy that is older than

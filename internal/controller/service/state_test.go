@@ -11,7 +11,7 @@ func TestAProviderHasAServiceEnsuredAgain(t *testing.T) {
 	s, served, other := newStates(), types.NamespacedName{Name: "served"}, types.NamespacedName{Name: "other"}
 	s.take(served)
 	s.end(served, state{made: &made{ensured: true}}, nil)
-	if !s.retryNow(served) || s.retryNow(other) {
+	if len(s.retryNow(served)) == 0 || len(s.retryNow(other)) > 0 {
 		t.Error("the wrong Services are due")
 	}
 	known, _ := s.get(served)
@@ -23,10 +23,10 @@ func TestAProviderHasAServiceEnsuredAgain(t *testing.T) {
 // What others find out while a pass has the row changes nothing, and a call of the provider is heard when the pass ends.
 func TestAPassIsTheOnlyWriter(t *testing.T) {
 	s, key, balancer := newStates(), types.NamespacedName{Name: "served"}, &made{ensured: true}
-	row := s.take(key)
+	row, _, _ := s.take(key)
 	row.made = balancer
 	s.store(key, row)
-	if s.observe(key, balancer, func(row *state) { row.repairs++ }) || !s.retryNow(key) {
+	if s.observe(key, balancer, func(row *state) { row.repairs++ }) || len(s.retryNow(key)) == 0 {
 		t.Error("the row of a pass was changed, or the provider is not heard")
 	}
 	s.end(key, row, nil)
@@ -35,5 +35,16 @@ func TestAPassIsTheOnlyWriter(t *testing.T) {
 	}
 	if s.observe(key, nil, func(row *state) { row.repairs++ }) {
 		t.Error("what is about another load balancer was noted")
+	}
+}
+
+// Two Services that have a name one after the other never have passes at once, and the one that waits is due when the other's ends.
+func TestServicesOfANameHaveOnePassAtATime(t *testing.T) {
+	s, old, again := newStates(), types.NamespacedName{Name: "web/1"}, types.NamespacedName{Name: "web/2"}
+	s.take(old)
+	_, _, atOnce := s.take(again)
+	due := s.end(old, state{made: &made{}}, nil)
+	if _, before, free := s.take(again); atOnce || len(due) != 1 || due[0] != again || !free || before == nil {
+		t.Errorf("at once %t, due %v, free %t, before %v", atOnce, due, free, before)
 	}
 }

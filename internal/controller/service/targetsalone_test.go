@@ -393,7 +393,6 @@ func TestPlanForTheTargetsAlone(t *testing.T) {
 		"after a restart, it has no address":     {failing(unknown, func(m *made) { m.service = serviceWith(bad) }), now, nil},
 		"made elsewhere":                         {failing(func(m *made) { m.status = nil }), now, nil},
 		"its last change of targets failed":      {failing(func(m *made) { m.failing = false }), now, nil},
-		"another Service of its name":            {failing(), serviceWith(provided, func(s *corev1.Service) { s.UID = "uid-2" }), nil},
 		"it is being deleted":                    {failing(), serviceWith(provided, deleted), nil},
 		"its status has changed in the meantime": {failing(), serviceWith(provided, bad, reached("192.0.2.9")), accepted},
 	} {

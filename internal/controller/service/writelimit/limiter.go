@@ -256,5 +256,6 @@ func nameOfWriter(key types.NamespacedName) string {
 	if key == Orphans {
 		return "a load balancer without a Service"
 	}
+	key.Name, _, _ = strings.Cut(key.Name, "/") // the UID follows
 	return key.String()
 }
