@@ -84,7 +84,7 @@ var ofServices = []Mutant{
 	{
 		Name: "ignores-ports", What: "a change of the Service is no reason to change its load balancer", Schedule: changes,
 		File: "internal/controller/service/plan.go",
-		Old:  "return changes(seen.made.inputs, want.inputs)", New: "return nil",
+		Old:  "return changes(seen.made.lastEnsured, want.inputs)", New: "return nil",
 	},
 	{
 		Name: "ignores-exclusion", What: "a node is excluded by the former name of the label only", Schedule: changes,

@@ -281,7 +281,7 @@ func (d *driftCheck) current(ctx context.Context, key types.NamespacedName, know
 		return nil, fmt.Errorf("reading service %s: %w", nameOf(key), err)
 	}
 	service := known.newest(cached)
-	if service.UID != known.made.service.UID || len(changes(known.made.inputs, service)) > 0 ||
+	if service.UID != known.made.service.UID || len(changes(known.made.lastEnsured, service)) > 0 ||
 		intentFor(service, d.classes, true) != provide {
 		return nil, nil
 	}
@@ -376,7 +376,7 @@ func differences(service *corev1.Service, made *made, targets *targetSet, listed
 	if readdressed(service, made, listed.Status.Ingress) {
 		differ = append(differ, differentAddresses)
 	}
-	if listed.Ports != nil && !slices.Equal(dryrun.Listeners(listed.Ports), dryrun.Listeners(made.inputs.Spec.Ports)) {
+	if listed.Ports != nil && !slices.Equal(dryrun.Listeners(listed.Ports), dryrun.Listeners(made.lastEnsured.Spec.Ports)) {
 		differ = append(differ, "its listeners have changed in the cloud")
 	}
 	if listed.Targets != nil && targets != nil {

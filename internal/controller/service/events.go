@@ -194,26 +194,18 @@ func (e *events) failed(ctx context.Context, last attempt, about *corev1.Service
 	var update *retargetError
 	switch {
 	case !last.news || about == nil:
-	case kind == EventUpdateFailed:
-		e.targetsFailed(about, err)
-	case last.reason == ReasonPending:
+	case last.reason == ReasonPending && kind != EventUpdateFailed:
 		e.recorder.Event(about, corev1.EventTypeNormal, EventPending, kit.EventMessage("The load balancer is not ready yet: "+err.Error()))
-	case errors.As(err, &update):
-		e.targetsFailed(about, err)
+	case errors.As(err, &update) || kind == EventUpdateFailed:
+		nodes := "the present nodes"
+		if update != nil {
+			nodes = shortList(update.nodes)
+		}
+		e.recorder.Event(about, corev1.EventTypeWarning, EventUpdateFailed,
+			kit.EventMessage(fmt.Sprintf("Error updating the targets of the load balancer to %s: %v", nodes, err)))
 	default:
 		e.recorder.Event(about, corev1.EventTypeWarning, kind, kit.EventMessage(fmt.Sprintf("Error syncing the load balancer: %v", err)))
 	}
-}
-
-// targetsFailed sends a Service the event that its targets could not be changed.
-func (e *events) targetsFailed(service *corev1.Service, err error) {
-	nodes := "the present nodes"
-	var update *retargetError
-	if errors.As(err, &update) {
-		nodes = shortList(update.nodes)
-	}
-	e.recorder.Event(service, corev1.EventTypeWarning, EventUpdateFailed,
-		kit.EventMessage(fmt.Sprintf("Error updating the targets of the load balancer to %s: %v", nodes, err)))
 }
 
 // metrics are those of the reference controller under their names, and ours.

@@ -77,8 +77,6 @@ const rarely = time.Hour
 type made struct {
 	// service is the Service as the plugin saw it last.
 	service *corev1.Service
-	// inputs is the Service that the load balancer was last to be made from, see changes.
-	inputs *corev1.Service
 	// ensured says that the plugin's last word was success. Until then all is to be ensured again.
 	ensured bool
 	// failing says that the last Ensure did not succeed, or has not returned yet.
@@ -374,7 +372,7 @@ func reasonsToEnsure(want desired, seen observed) []string {
 	case len(seen.drift) > 0:
 		return seen.drift
 	default:
-		return changes(seen.made.inputs, want.inputs)
+		return changes(seen.made.lastEnsured, want.inputs)
 	}
 }
 

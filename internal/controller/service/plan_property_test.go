@@ -97,10 +97,7 @@ func TestPlanHasAFixedPoint(t *testing.T) {
 		targets, elsewhere := rapid.SampledFrom(sets).Draw(t, "targets"), rapid.Bool().Draw(t, "elsewhere")
 		for round := 0; ; round++ {
 			intent := intentFor(f.seen.service, classes, f.seen.made != nil || f.seen.removed)
-			want := desired{intent: intent, settled: targets, latest: targets, byDifference: byDifference}
-			if f.seen.service != nil {
-				want.inputs = f.seen.service
-			}
+			want := desired{intent: intent, inputs: f.seen.service, settled: targets, latest: targets, byDifference: byDifference}
 			plan := planFor(want, f.seen, noon)
 			if len(plan) == 0 {
 				if intent == withdraw && f.seen.service != nil && hasFinalizer(f.seen.service) {

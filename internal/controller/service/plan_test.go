@@ -38,7 +38,7 @@ func provided(s *corev1.Service) {
 
 // madeFor is what was made for a Service, with the given targets and address.
 func madeFor(service *corev1.Service, targets *targetSet, ingress ...corev1.LoadBalancerIngress) *made {
-	return &made{service: service, inputs: service, ensured: true, targets: targets.members,
+	return &made{service: service, lastEnsured: service, ensured: true, targets: targets.members,
 		status: &corev1.LoadBalancerStatus{Ingress: ingress}, unpublished: true, baseline: &corev1.LoadBalancerStatus{Ingress: ingress}}
 }
 

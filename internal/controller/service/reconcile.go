@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -84,8 +85,8 @@ type pass struct {
 	priority int
 	// addressed says that the Service shows its first address.
 	addressed bool
-	// waits says that it waits for a place for the Service, and not only for its targets.
-	waits bool
+	// parked says that it waits for a place in the write limiter, which queues it then; waits that it is one for the Service, and not only for its targets.
+	parked, waits bool
 }
 
 // Reconcile makes one pass over a Service. It only returns an error that has to do with neither the Service nor the
@@ -104,43 +105,39 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	result, waits := r.serve(ctx, p)
-	if waits {
-		return reconcile.Result{}, nil
+	if result := r.serve(ctx, p); !p.parked {
+		return result, nil
 	}
-	return result, nil
+	return reconcile.Result{}, nil
 }
 
-// serve does what is due for the Service itself, and reports whether it waits for other writes to the cloud.
-func (r *reconciler) serve(ctx context.Context, p *pass) (result reconcile.Result, waits bool) {
+// serve does what is due for the Service itself.
+func (r *reconciler) serve(ctx context.Context, p *pass) reconcile.Result {
 	var wait time.Duration
 	if p.last.err != nil {
 		wait = time.Until(p.last.Until)
 	}
 	if p.want.intent == withdraw && p.last.err == nil {
 		if ours, err := r.hasMade(ctx, p); !ours {
-			return r.leaveAlone(ctx, p, err), false
+			return r.leaveAlone(ctx, p, err)
 		}
 	}
 	// The targets do not wait for the Service's next try. Where both are due, they take turns.
 	if wait > 0 || p.known.targetsNext {
-		var next time.Duration
-		if next, waits = r.follow(ctx, p); wait > 0 || waits {
-			return p.again(soonest(wait, next)), waits
+		if next := r.follow(ctx, p); wait > 0 || p.parked {
+			return p.again(soonest(wait, next))
 		}
 	}
 	err := r.run(ctx, p)
 	if errors.Is(err, errWaiting) {
-		_, _ = r.follow(ctx, p) // its targets do not wait for the place; what fails of them is tried again with the Service
-		return reconcile.Result{}, true
+		_ = r.follow(ctx, p) // its targets do not wait for the place; what fails of them is tried again with the Service
+		return reconcile.Result{}
 	}
-	result = r.finish(ctx, p, err)
+	result := r.finish(ctx, p, err)
 	if err != nil && ctx.Err() == nil { // the Service has just begun to wait, and its targets do not
-		var next time.Duration
-		next, waits = r.follow(ctx, p)
-		result = p.again(soonest(result.RequeueAfter, next))
+		result = p.again(soonest(result.RequeueAfter, r.follow(ctx, p)))
 	}
-	return result, waits
+	return result
 }
 
 // hasMade reports whether a Service that shall lose its load balancer has one from us, or had. If only the condition says so, the cloud
@@ -181,19 +178,14 @@ func queuePriority(service *corev1.Service, intent intent, known state) int {
 
 // priorityFor is how urgent an action is to the Service.
 func priorityFor(p *pass, act action) int {
+	priority := queuePriority(act.service, p.want.intent, p.known)
 	switch {
-	case act.verb == verbRemove:
-		return priorityRemove
 	case act.verb == verbRetarget:
 		return priorityRetarget
-	case len(act.service.Status.LoadBalancer.Ingress) == 0:
-		return priorityNew
-	case p.seen.made == nil:
-		return priorityRefresh
-	case len(p.seen.drift) > 0:
+	case priority == priorityChange && len(p.known.drift) > 0:
 		return priorityRepair
 	default:
-		return priorityChange
+		return priority
 	}
 }
 
@@ -218,7 +210,7 @@ func (r *reconciler) begin(ctx context.Context, key types.NamespacedName) (*pass
 	if client.IgnoreNotFound(err) != nil {
 		return p, fmt.Errorf("reading service %s: %w", nameOf(key), err)
 	}
-	if err != nil || uidKey(service) != key {
+	if err != nil || !strings.HasSuffix(key.Name, "/"+string(service.UID)) {
 		service = nil
 	}
 	if p.service = service; known.ownWrite != nil {
@@ -282,39 +274,39 @@ func (r *reconciler) carryOut(ctx context.Context, p *pass, plan []action) (call
 }
 
 // follow changes the targets of a load balancer whose Service has failed and is not due to be tried, or waits for a place, see planTargets. What comes
-// of it is kept apart from the failure of the Service: neither ends or prolongs the pause of the other. It returns when the next change is due,
-// zero if none is, and whether the pass waits for other writes to the cloud.
+// of it is kept apart from the failure of the Service: neither ends or prolongs the pause of the other, and the condition keeps the Service's own
+// failure. It returns when the next change is due, zero if none is.
 //
 // See ADR 48.
-func (r *reconciler) follow(ctx context.Context, p *pass) (next time.Duration, waits bool) {
+func (r *reconciler) follow(ctx context.Context, p *pass) (next time.Duration) {
 	if p.known.made == nil || p.last.err == nil && (!p.waits || r.limiter.Shared()) {
-		return 0, false
+		return 0
 	}
 	if err := r.look(ctx, p); err != nil {
-		return 0, false // the pass itself reports that the targets are not known
+		return 0 // the pass itself reports that the targets are not known
 	}
 	plan := planTargets(p.want, p.seen, time.Now())
 	if len(plan) == 0 {
-		return 0, false
+		return 0
 	}
 	if pause := time.Until(p.known.retarget.Until); pause > 0 && p.known.retarget.holds(p.want) {
-		return pause, false
+		return pause
 	}
 	priority := p.priority
 	defer func() { p.priority = priority }()
 	err := r.call(ctx, p, plan[0], p.last)
-	switch {
-	case errors.Is(err, errWaiting):
-		return 0, true
-	case ctx.Err() != nil:
-		return 0, false
+	if errors.Is(err, errWaiting) || ctx.Err() != nil {
+		return 0
 	}
 	r.metrics.updated(p.key, time.Now())
-	if err != nil {
-		return r.onlyTargetsFailed(ctx, p, err), false
+	if err == nil {
+		p.known.followed()
+		return 0
 	}
-	p.known.followed()
-	return 0, false
+	p.known.retargetFailed(p.want.latest, err, r.backoff, time.Now())
+	r.events.failed(ctx, p.known.retarget, p.service, EventUpdateFailed,
+		"Could not change the targets of a load balancer whose Service has yet to be ensured", err)
+	return time.Until(p.known.retarget.Until)
 }
 
 // look brings what is known and what is desired up to date.
@@ -350,7 +342,7 @@ func (r *reconciler) call(ctx context.Context, p *pass, act action, last attempt
 	}
 	waiting := admission.WithPriority(ctx, urgencies[p.priority], listeners...)
 	if !r.limiter.Acquire(p.key, pool, rank, notice) {
-		p.waits = p.waits || pool == writelimit.Services
+		p.parked, p.waits = true, p.waits || pool == writelimit.Services
 		return errWaiting
 	}
 	defer r.limiter.Release(p.key)
@@ -449,8 +441,7 @@ func (r *reconciler) repeat(ctx context.Context, p *pass, err error) reconcile.R
 
 // failed counts, logs and remembers a failure, and sends an event. It returns the pause before the next try.
 func (r *reconciler) failed(ctx context.Context, p *pass, err error) time.Duration {
-	p.known.failed(p.want, p.last, err, r.backoff, time.Now())
-	p.last = *p.known.attempt(p.want.intent)
+	p.last = p.known.failed(p.want, p.last, err, r.backoff, time.Now())
 	delay := time.Until(p.last.Until)
 	about, kind := p.service, EventSyncFailed
 	if about == nil && p.seen.made != nil {
@@ -468,15 +459,5 @@ func (r *reconciler) failed(ctx context.Context, p *pass, err error) time.Durati
 			logf.FromContext(ctx).Error(err, "Could not write the failure to the Service's condition", "reason", p.last.reason)
 		}
 	}
-	return delay
-}
-
-// onlyTargetsFailed remembers and tells that the targets could not be changed. The condition keeps the Service's own failure. It returns the pause
-// before the next try.
-func (r *reconciler) onlyTargetsFailed(ctx context.Context, p *pass, err error) time.Duration {
-	p.known.retargetFailed(p.want.latest, err, r.backoff, time.Now())
-	delay := time.Until(p.known.retarget.Until)
-	r.events.failed(ctx, p.known.retarget, p.service, EventUpdateFailed,
-		"Could not change the targets of a load balancer whose Service has yet to be ensured", err)
 	return delay
 }

@@ -131,7 +131,7 @@ func recordOf(all map[types.NamespacedName]state, targets *targetSet, origin str
 		known, made := all[key], all[key].made
 		if len(content.Services) < recordLimit && made != nil && made.settled() && !known.failing() && len(known.drift) == 0 &&
 			calls[made.service.UID] == 0 && maps.Equal(made.targets, targets.members) {
-			content.Services[made.service.UID] = digestOfInputs(made.inputs)
+			content.Services[made.service.UID] = digestOfInputs(made.lastEnsured)
 		}
 	}
 	return content
@@ -165,7 +165,7 @@ func (r *leaderRecord) adoptable(ctx context.Context, service *corev1.Service, t
 		return nil, nil
 	}
 	adopted := &made{
-		service: service, inputs: service, ensured: true, lastEnsured: service, targets: targets.members,
+		service: service, ensured: true, lastEnsured: service, targets: targets.members,
 		status: service.Status.LoadBalancer.DeepCopy(),
 	}
 	if r.list == nil {

@@ -243,7 +243,7 @@ func TestALargeRecordFits(t *testing.T) {
 	for i := range 2 * recordLimit {
 		service := serviceWith(named(fmt.Sprint("s", i)), func(s *corev1.Service) { s.UID = types.UID(fmt.Sprintf("%036d", i)) })
 		all[keyOf(service)] = state{made: &made{
-			service: service, inputs: service, ensured: true, lastEnsured: service, status: &corev1.LoadBalancerStatus{},
+			service: service, ensured: true, lastEnsured: service, status: &corev1.LoadBalancerStatus{},
 		}}
 	}
 	content := recordOf(all, set, digestOf("v1"), nil)
@@ -259,7 +259,7 @@ func TestServicesThatSelectByLabelsAreInNoRecord(t *testing.T) {
 	for name, targets := range map[string]*targetSet{"plain": set, "selecting": set.labelled()} {
 		service := serviceWith(named(name), func(s *corev1.Service) { s.UID = types.UID(name) })
 		all[keyOf(service)] = state{made: &made{
-			service: service, inputs: service, ensured: true, lastEnsured: service, status: &corev1.LoadBalancerStatus{}, targets: targets.members,
+			service: service, ensured: true, lastEnsured: service, status: &corev1.LoadBalancerStatus{}, targets: targets.members,
 		}}
 	}
 	content := recordOf(all, set, digestOf("v1"), nil)

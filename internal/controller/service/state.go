@@ -222,7 +222,7 @@ func (s *state) tryNow(now time.Time) bool {
 
 // ensuring says, before the plugin is called, that there may be something in the cloud from now on.
 func (s *state) ensuring(service *corev1.Service, want desired) {
-	attempt := &made{service: service, inputs: want.inputs, failing: true}
+	attempt := &made{service: service, failing: true}
 	if before := s.made; before != nil {
 		attempt.lastEnsured, attempt.status = before.lastEnsured, before.status
 		if maps.Equal(before.targets, want.latest.members) { // else an Ensure that fails leaves it open which of them it has
@@ -242,7 +242,7 @@ func (s *state) called(act action, want desired, done result, err error, now tim
 		}
 	case err != nil:
 	case act.verb == verbEnsure:
-		s.made = &made{service: act.service, inputs: want.inputs, ensured: true, lastEnsured: act.service, targets: want.latest.members,
+		s.made = &made{service: act.service, ensured: true, lastEnsured: act.service, targets: want.latest.members,
 			writtenTargets: want.latest, wholeAt: now, status: done.status, unpublished: done.status != nil && !done.echo}
 		s.madeAt, s.drift = now, nil
 	default:
@@ -289,32 +289,27 @@ func (s *state) wrote(act action, service *corev1.Service, now time.Time) {
 	}
 }
 
-// failed says that a pass has failed, which continues the last ones.
-func (s *state) failed(want desired, last attempt, err error, pauses backoff, now time.Time) {
+// failed says that a pass has failed, which continues the last ones, and returns them all.
+func (s *state) failed(want desired, last attempt, err error, pauses backoff, now time.Time) attempt {
 	last.inputs = want.inputs
 	if want.inputs != nil { // one that is gone is not looked at in between
 		pauses = pauses.of(want.intent)
 	}
-	s.keep(want.intent, last.next(err, pauses, now))
+	last = last.next(err, pauses, now)
+	s.keep(want.intent, last)
 	s.targetsNext = want.intent == provide
 	// The targets wait, too, for as long as the cloud asks.
 	if wait, asked := classify.RetryAfter(err); asked {
 		s.retarget.Until, s.retarget.targets = kit.Later(s.retarget.Until, now.Add(wait)), nil
 	}
+	return last
 }
 
 // keep keeps how passes for an intent fare; those for another one are over.
 func (s *state) keep(intent intent, last attempt) {
-	s.ensure, s.remove = attempt{}, attempt{}
-	*s.attempt(intent) = last
-}
-
-// attempt returns how passes for an intent fare.
-func (s *state) attempt(intent intent) *attempt {
-	if intent == withdraw {
-		return &s.remove
+	if s.ensure, s.remove = last, (attempt{}); intent == withdraw {
+		s.ensure, s.remove = attempt{}, last
 	}
-	return &s.ensure
 }
 
 // retargetFailed says that the targets could not be changed while their Service waits.

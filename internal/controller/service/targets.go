@@ -242,7 +242,7 @@ func (t *targets) settle(ctx context.Context) error {
 	if before == nil {
 		return nil
 	}
-	if added, removed := difference(before, latest); len(added)+len(removed) > 0 {
+	if added, removed := before.lacks(latest), latest.lacks(before); len(added)+len(removed) > 0 {
 		logf.FromContext(ctx).Info("The set of targets has changed", "targets", len(latest.members),
 			"added", len(added), "removed", len(removed), "addedNodes", shortList(added), "removedNodes", shortList(removed))
 	}
@@ -346,11 +346,6 @@ func (t *targets) loses(ctx context.Context) bool {
 	latest, err := t.latest(ctx)
 	settled := t.settledSet()
 	return err != nil || settled != nil && settled.loses(latest)
-}
-
-// difference returns the names that are in one set and not in the other, and those whose identity differs in both.
-func difference(before, after *targetSet) (added, removed []string) {
-	return before.lacks(after), after.lacks(before)
 }
 
 // lacks returns the names of another set that this one has not, or with another identity.
