@@ -3,12 +3,15 @@ package instances_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-ccm/mooring/internal/instances"
@@ -83,4 +86,47 @@ func (c *fixedList) Capabilities() provider.Capabilities {
 	return provider.Capabilities{ListInstances: func(_ context.Context, yield func([]provider.Instance) error) error {
 		return yield(slices.Clone(c.listed))
 	}}
+}
+
+// A watch goes on that shows an instance without a usable provider ID, and shows the others. When the instance gets its ID, it is shown too.
+func TestAWatchLeavesOutWhatCannotBeToldApart(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	leftOut := func() string {
+		families, _ := registry.Gather()
+		for _, family := range families {
+			if family.GetName() == "mooring_inventory_instances_left_out" {
+				return fmt.Sprint(family.GetMetric()[0].GetGauge().GetValue())
+			}
+		}
+		return "not counted"
+	}
+	cloud := newWatchCloud("a")
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		inv := instances.New(instances.Options{Cloud: cloud, Registerer: registry})
+		var running sync.WaitGroup
+		running.Go(func() { _ = inv.Start(ctx) })
+		lookup(t, inv, node("a"), 0)
+		time.Sleep(5 * time.Second)
+		watches, listings := cloud.watched(), cloud.count()
+		for _, id := range []string{"", "sim://"} {
+			nameless := instanceFor("new")
+			nameless.ProviderID = id
+			cloud.tell(provider.InstanceEvent{Kind: provider.InstanceSet, Instance: nameless})
+			time.Sleep(time.Hour)
+			if got := lookup(t, inv, node("a"), 2*time.Second); got.Status != instances.Found || cloud.count() != listings || leftOut() != "1" {
+				t.Errorf("%s after %d listings, %s left out; want found by the watch, and 1", got.Status, cloud.count()-listings, leftOut())
+			}
+		}
+		cloud.happens(provider.InstanceSet, "new")
+		time.Sleep(2 * time.Second)
+		if got := lookup(t, inv, node("new"), 2*time.Second); got.Status != instances.Found || cloud.count() != listings || leftOut() != "0" {
+			t.Errorf("%s after %d listings, %s left out; want found by the watch, and 0", got.Status, cloud.count()-listings, leftOut())
+		}
+		if got := cloud.watched(); got != watches {
+			t.Errorf("%d watches more", got-watches)
+		}
+		stop()
+		running.Wait()
+	})
 }

@@ -56,6 +56,18 @@ func (f *indistinguishable) add(name types.NodeName, problem string, err error) 
 	return f
 }
 
+// remove forgets the instances of a name, and returns nil if none are left.
+func (f *indistinguishable) remove(name types.NodeName) *indistinguishable {
+	if f == nil {
+		return nil
+	}
+	delete(f.names, name)
+	if f.count = len(f.names); f.count == 0 {
+		return nil
+	}
+	return f
+}
+
 // left returns how many instances were left out.
 func (f *indistinguishable) left() int {
 	if f == nil {

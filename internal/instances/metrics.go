@@ -38,7 +38,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		instances: factory.NewGauge(names.MetricInventoryInstances,
 			"Instances in the newest complete listing, or by the watch."),
 		leftOut: factory.NewGauge("mooring_inventory_instances_left_out",
-			"Instances that are left out of the newest listing because they cannot be told apart."),
+			"Instances that are left out of the newest listing, or of the watch, because they cannot be told apart."),
 		listedAt: factory.NewGauge(names.MetricInventoryListed,
 			"When the newest complete listing began, in seconds since the epoch. The age of the snapshot is time() minus this."),
 		calls: factory.NewCounterVec("mooring_inventory_instance_calls_total",
@@ -72,6 +72,7 @@ func (m *metrics) watched(kind provider.InstanceEventKind) {
 
 func (m *metrics) marked(at time.Time, known *snapshot) {
 	m.instances.Set(float64(len(known.byProviderID)))
+	m.leftOut.Set(float64(known.indistinguishable.left()))
 	m.markedAt.Set(seconds(at))
 }
 

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/mooring-ccm/mooring/internal/cloud/classify"
@@ -35,6 +37,7 @@ type stream struct {
 	// wanted is closed when the first question has been asked.
 	wanted chan struct{}
 	want   sync.Once
+	flawed indistinguishableLog
 
 	mu     sync.Mutex
 	known  *snapshot // nil before the first mark
@@ -188,6 +191,7 @@ func (s *stream) follow(ctx context.Context, current func()) (lasted bool, err e
 		}
 		silence.Reset(maxSilence)
 		session.mark(time.Now())
+		s.flawed.note(ctx, session.snapshot.indistinguishable)
 		if now := time.Now(); first.IsZero() {
 			first = now
 		} else if !lasted && now.Sub(first) >= 2*maxSilence {
@@ -224,29 +228,60 @@ type session struct {
 	stream   *stream
 	snapshot *snapshot
 	current  bool
+	// leftOut are the provider IDs of instances that cannot be told from others, by their names.
+	leftOut      map[types.NodeName]string
+	leftOutBytes int
 }
 
 func newSession(stream *stream) *session {
-	return &session{stream: stream, snapshot: newSnapshot(0)}
+	return &session{stream: stream, snapshot: newSnapshot(0), leftOut: map[types.NodeName]string{}}
 }
 
-// take applies a change, or ends the watch if it cannot be true, or shows an instance that cannot be told from others: lists leave that out.
+// take applies a change, or ends the watch if it cannot be true.
 func (s *session) take(event provider.InstanceEvent) error {
 	if event.Kind != provider.InstanceSet && event.Kind != provider.InstanceDeleted {
 		return &InvalidListError{Problem: fmt.Sprintf("an event of unknown kind %d for the instance %q", event.Kind, event.Instance.ProviderID)}
 	}
+	id, name, set := event.Instance.ProviderID, event.Instance.NodeName, event.Kind == provider.InstanceSet
+	event.Instance.InstanceMetadata = bounds.Trim(event.Instance.InstanceMetadata)
 	s.stream.mu.Lock()
 	defer s.stream.mu.Unlock()
-	if event.Kind == provider.InstanceDeleted {
-		s.snapshot.remove(event.Instance.ProviderID)
+	if s.current && name != "" { // what comes before the first mark is news of nothing
+		s.leaveIn(name)
+	}
+	problem, err := problemOf(&event.Instance)
+	switch {
+	case problem != "" && set:
+		s.leaveOut(&event.Instance, problem, err)
+		return mostListed.allow(len(s.snapshot.byProviderID)+len(s.leftOut), s.snapshot.bytes+s.leftOutBytes)
+	case problem != "":
+		return nil // that one is no longer left out
+	}
+	if !set {
+		s.snapshot.remove(id)
 		return nil
 	}
-	if problem, err := problemOf(&event.Instance); problem != "" {
-		return err
-	}
-	event.Instance.InstanceMetadata = bounds.Trim(event.Instance.InstanceMetadata)
 	s.snapshot.put(s.stream.entry(&event.Instance))
-	return mostListed.allow(len(s.snapshot.byProviderID), s.snapshot.bytes)
+	return mostListed.allow(len(s.snapshot.byProviderID)+len(s.leftOut), s.snapshot.bytes+s.leftOutBytes)
+}
+
+// leaveOut notes an instance that cannot be told from others, until there is another event with its name. The lock is held.
+func (s *session) leaveOut(instance *provider.Instance, problem string, err error) {
+	name := types.NodeName(strings.Clone(string(instance.NodeName)))
+	s.snapshot.indistinguishable = s.snapshot.indistinguishable.add(name, problem, err)
+	id := strings.Clone(instance.ProviderID[:min(len(instance.ProviderID), bounds.MaxProviderIDBytes+1)])
+	s.leftOut[name] = id
+	s.snapshot.indistinguishable.count = len(s.leftOut)
+	s.leftOutBytes += flawBytes + len(name) + len(id)
+}
+
+// leaveIn notes that there is something newer of an instance that may have been left out. The lock is held.
+func (s *session) leaveIn(name types.NodeName) {
+	if id, ok := s.leftOut[name]; ok {
+		delete(s.leftOut, name)
+		s.leftOutBytes -= flawBytes + len(name) + len(id)
+		s.snapshot.indistinguishable = s.snapshot.indistinguishable.remove(name)
+	}
 }
 
 // entry returns the entry of an instance: the one that is there already, or a new one. The lock is held.
