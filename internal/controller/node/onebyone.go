@@ -20,7 +20,6 @@ import (
 	"github.com/mooring-ccm/mooring/internal/controller/node/pace"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
-	"github.com/mooring-ccm/mooring/internal/sleep"
 )
 
 // singleRefresher compares initialized nodes with the cloud one by one, for a plugin that needs a call for each node. It does so when something has
@@ -57,9 +56,6 @@ func (r *singleRefresher) run(ctx context.Context) {
 	r.lead(turns, time.Now())
 	var lookups sync.WaitGroup
 	defer lookups.Wait()
-	if !r.addAll(ctx, turns) {
-		return
-	}
 	for {
 		name, ended := turns.Get()
 		if ended {
@@ -81,34 +77,15 @@ func (r *singleRefresher) run(ctx context.Context) {
 	}
 }
 
-// lead begins the first round.
+// lead begins the first round. The watch has shown all nodes that there are, and shows the ones that come.
 func (r *singleRefresher) lead(turns workqueue.TypedDelayingInterface[string], now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.turns = turns
 	for _, known := range r.histories {
 		known.Lead(r.pace, now)
+		turns.Add(known.Name)
 	}
-}
-
-// addAll has the turns of all nodes considered, and reports whether ctx goes on. It reads the cache, which returns no errors in practice.
-func (r *singleRefresher) addAll(ctx context.Context, turns workqueue.TypedDelayingInterface[string]) bool {
-	const listing = "Could not list the nodes to compare them with the cloud; trying again"
-	pauses := kit.Backoff{First: 500 * time.Millisecond, Longest: r.pace.Shortest}
-	for before := 0; ctx.Err() == nil; before++ {
-		var list corev1.NodeList
-		err := r.reader.List(ctx, &list, client.UnsafeDisableDeepCopy) // the nodes are only read
-		pause := pauses.After(before, err)
-		r.failures.Note(logr.NewContext(ctx, r.log), listing, err, "retryAfter", pause)
-		if err == nil {
-			for i := range list.Items {
-				turns.Add(list.Items[i].Name)
-			}
-			return true
-		}
-		sleep.For(ctx, pause)
-	}
-	return false
 }
 
 // turn returns a node that is to be looked up now, and why; or none, and how long it is until its next turn, zero if nothing is known of
@@ -229,7 +206,7 @@ func (r *singleRefresher) forget(uid types.UID) {
 func (r *singleRefresher) of(node *corev1.Node) *pace.History {
 	known := r.histories[node.UID]
 	if known == nil {
-		known = pace.NewHistory(node.UID, time.Now())
+		known = pace.NewHistory(node.Name, node.UID, time.Now())
 		r.histories[node.UID] = known
 	}
 	return known

@@ -102,8 +102,10 @@ func (t *traces) pass(ctx context.Context, node *corev1.Node, now time.Time) con
 	}
 	ctx, known.initialize = t.tracer.Start(ctx, spanInitialize, trace.WithNewRoot(), trace.WithTimestamp(created),
 		trace.WithAttributes(attribute.String("k8s.node.name", node.Name), attribute.String("k8s.node.uid", string(node.UID))))
-	t.between(ctx, spanNotice, created, known.seen)
-	t.between(ctx, spanQueue, known.seen, now)
+	if known.initialize.IsRecording() {
+		t.between(ctx, spanNotice, created, known.seen)
+		t.between(ctx, spanQueue, known.seen, now)
+	}
 	return ctx
 }
 

@@ -46,7 +46,9 @@ func New(shortest, longest time.Duration) Pace {
 
 // History is what is known of the lookups of one node, and of what happened to it between them.
 type History struct {
-	uid types.UID
+	// Name is the node's.
+	Name string
+	uid  types.UID
 	// since is when this process could look the node up first: it began to lead then, or the node was initialized.
 	since time.Time
 	// joined says that this process has seen the node be initialized, by which it was looked up. Others it has met.
@@ -66,7 +68,9 @@ type History struct {
 }
 
 // NewHistory returns the history of a node that this process has just met.
-func NewHistory(uid types.UID, now time.Time) *History { return &History{uid: uid, since: now} }
+func NewHistory(name string, uid types.UID, now time.Time) *History {
+	return &History{Name: name, uid: uid, since: now}
+}
 
 // Lead begins the first round. What this process saw happen as a standby was answered by the last leader, unless it was just now.
 func (h *History) Lead(p Pace, now time.Time) {
