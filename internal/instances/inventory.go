@@ -16,7 +16,6 @@
 package instances
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -28,15 +27,13 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-// DefaultWindow is how long a listing waits for others who need one.
+// DefaultWindow is how long a listing waits before it begins, so a burst of lookups shares it.
 const DefaultWindow = 50 * time.Millisecond
 
 // Options say whom to ask, and how hard. A zero field takes its default.
 type Options struct {
 	// Cloud is asked. Its calls are expected to have deadlines and bounds of their own, see package cloud. Required.
 	Cloud cloudprovider.Interface
-	// Window is how long a listing waits before it begins, so a burst of lookups shares it.
-	Window time.Duration
 	// Registerer takes the metrics. Nil: they are not exported.
 	Registerer prometheus.Registerer
 	// Logger is used where no caller's context brings one.
@@ -59,14 +56,13 @@ type Yield func(node *corev1.Node, observation Observation, err error)
 
 // New returns an inventory that has not asked the cloud anything yet.
 func New(options Options) *Inventory {
-	options.Window = cmp.Or(options.Window, DefaultWindow)
 	inventory := &Inventory{options: options, metrics: newMetrics(options.Registerer)}
 	capabilities := provider.CapabilitiesOf(options.Cloud)
 	inventory.one = newPerNode(options.Cloud, inventory.metrics)
 	if capabilities.ListInstances == nil {
 		return inventory
 	}
-	inventory.lister = newLister(capabilities.ListInstances, inventory.one, options.Window, inventory.metrics)
+	inventory.lister = newLister(capabilities.ListInstances, inventory.one, inventory.metrics)
 	if capabilities.WatchInstances != nil {
 		inventory.stream = newStream(capabilities.WatchInstances, inventory.lister.newest, inventory.metrics)
 		inventory.lister.stream, inventory.standby = inventory.stream, capabilities.StandbySafe

@@ -33,8 +33,8 @@ type lister struct {
 }
 
 // newLister returns a lister of the instances of a cloud that may also be asked for one instance.
-func newLister(list provider.ListInstancesFunc, one *perNode, window time.Duration, metrics *metrics) *lister {
-	l := &lister{list: list, confirm: spotCheck{one: one}, single: make(chan struct{}, 1), pace: pace{window: window}, metrics: metrics}
+func newLister(list provider.ListInstancesFunc, one *perNode, metrics *metrics) *lister {
+	l := &lister{list: list, confirm: spotCheck{one: one}, single: make(chan struct{}, 1), metrics: metrics}
 	l.calls.due = l.pace.due
 	return l
 }
@@ -267,9 +267,6 @@ const (
 // which each takes a listing from after it appeared, cost a quarter of the cloud's time, and somewhat more at the end of a burst.
 // See ADR 10.
 type pace struct {
-	// window is how long the first who waits for a listing waits for others.
-	window time.Duration
-
 	began, ended time.Time
 	took         time.Duration
 	// failed says that the last listing ended with an error: an outage costs a call now and then, however many nodes are waiting. What the cloud itself
@@ -283,10 +280,10 @@ type pace struct {
 // it may begin before the rest is over: a longer wait would not be shared.
 func (p *pace) due(first, last time.Time) time.Time {
 	due := p.rested()
-	if early := last.Add(2 * p.window); early.Before(due) && !p.failed && p.restDebt+due.Sub(early) <= maxRest/debtShare {
+	if early := last.Add(2 * DefaultWindow); early.Before(due) && !p.failed && p.restDebt+due.Sub(early) <= maxRest/debtShare {
 		due = early
 	}
-	if shared := first.Add(p.window); shared.After(due) {
+	if shared := first.Add(DefaultWindow); shared.After(due) {
 		due = shared
 	}
 	return due

@@ -50,7 +50,7 @@ func TestAListingShowsWhatHasChanged(t *testing.T) {
 // Of what the cloud lists again unchanged, one listing after the other, nothing new is kept.
 func TestAListingOfNothingNewCostsNoMemory(t *testing.T) {
 	bulk := newBulk(500)
-	inv := instances.New(instances.Options{Cloud: bulk, Window: time.Nanosecond})
+	inv := instances.New(instances.Options{Cloud: bulk})
 	list := func() { bulk.lookup(t, inv) }
 	list()
 	if got := testing.AllocsPerRun(20, list); got > 60 {
@@ -123,7 +123,7 @@ func BenchmarkListing(b *testing.B) {
 	for _, changed := range []int{0, 50, 5000} {
 		b.Run(fmt.Sprintf("5000 instances, %d changed", changed), func(b *testing.B) {
 			bulk := newBulk(5000)
-			inv := instances.New(instances.Options{Cloud: bulk, Window: time.Nanosecond})
+			inv := instances.New(instances.Options{Cloud: bulk})
 			bulk.lookup(b, inv)
 			b.ReportAllocs()
 			for b.Loop() {

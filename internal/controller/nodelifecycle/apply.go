@@ -54,7 +54,7 @@ type writer struct {
 // writes carries plans out. A write outlives the pass that planned it, so no other node waits for one that hangs.
 type writes struct {
 	writer
-	workers sync.WaitGroup
+	running sync.WaitGroup
 
 	mu sync.Mutex
 	// busy are the nodes that are written to, or will be, or whose results are in done.
@@ -83,7 +83,7 @@ func (w *writes) apply(ctx context.Context, actions []action, planned time.Time)
 	}
 	w.mu.Unlock()
 	over := make(chan struct{})
-	w.workers.Go(func() {
+	w.running.Go(func() {
 		defer close(over)
 		workqueue.ParallelizeUntil(context.WithoutCancel(ctx), w.limit, len(nodes), func(i int) { w.work(ctx, nodes[i], planned) })
 	})

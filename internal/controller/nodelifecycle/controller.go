@@ -33,8 +33,8 @@ const Name = "cloud-node-lifecycle-controller"
 const (
 	// DefaultWindow is the time over which deletions are counted.
 	DefaultWindow = 10 * time.Minute
-	// DefaultWorkers is how many nodes are written to at once.
-	DefaultWorkers = 32
+	// workers is how many nodes are written to at once.
+	workers = 32
 )
 
 // DefaultSettings are those of the flags.
@@ -66,8 +66,6 @@ type Options struct {
 	Settings Settings
 	// Period is the longest time between two passes over all nodes. Zero: DefaultPeriod.
 	Period time.Duration
-	// Workers is how many nodes are written to at once. Zero: DefaultWorkers.
-	Workers int
 	// Registerer takes the metrics. Nil: they are not exported.
 	Registerer prometheus.Registerer
 	// Logger is what the controller logs to.
@@ -87,11 +85,11 @@ type Controller struct {
 // New returns a controller that has not started yet.
 func New(options Options) *Controller {
 	options.Settings.Window = cmp.Or(options.Settings.Window, DefaultWindow)
-	options.Period, options.Workers = cmp.Or(options.Period, DefaultPeriod), cmp.Or(options.Workers, DefaultWorkers)
+	options.Period = cmp.Or(options.Period, DefaultPeriod)
 	dirtyNodes := newDirtyNodes(options.Owners)
 	writer := writer{
 		client: options.Client, recorder: options.Recorder, limiter: &kit.EventLimiter{}, settings: options.Settings,
-		deletionLog: options.DeletionLog.String(), limit: options.Workers,
+		deletionLog: options.DeletionLog.String(), limit: workers,
 	}
 	reconciler := &reconciler{
 		reader: options.Client, dirtyNodes: dirtyNodes, deletionLog: options.DeletionLog, settings: options.Settings,
@@ -147,12 +145,11 @@ func (c *Controller) Start(ctx context.Context) error {
 	if err := c.reconciler.dirtyNodes.watch(ctx, c.cache); err != nil {
 		return err
 	}
-	schedule := schedule{period: c.period, due: c.reconciler.dirtyNodes.due}
 	for ctx.Err() == nil {
 		again := c.reconciler.pass(ctx)
-		schedule.await(ctx, again) // from the end of the pass: a slow cloud is not asked without pause
+		await(ctx, c.period, c.reconciler.dirtyNodes.due, again) // from the end of the pass: a slow cloud is not asked without pause
 	}
-	c.reconciler.writes.workers.Wait()
+	c.reconciler.writes.running.Wait()
 	return nil
 }
 

@@ -143,21 +143,14 @@ func (d *dirtyNodes) markChanged() {
 // confirmation. The whole period would keep the Pods of a node that is gone waiting for nothing. It bounds the wait for quiet nodes.
 const shortPause = 2 * time.Second
 
-// schedule says when passes begin: a period after the last one ended, and sooner where something waits for it.
-type schedule struct {
-	period time.Duration
-	// due receives when a node has come to need a look.
-	due <-chan struct{}
-}
-
-// await waits for the time of the next pass, given when it could decide about denials that the last one left; zero if there are
-// none. It returns false when ctx ends.
-func (s schedule) await(ctx context.Context, again time.Time) bool {
-	shortest := min(s.period, shortPause)
+// await waits for the time of the next pass: a period after the last one ended, and sooner where due receives that a node has come to need a look,
+// or when the last one says that it could decide about denials that it left; zero if there are none. It returns false when ctx ends.
+func await(ctx context.Context, period time.Duration, due <-chan struct{}, again time.Time) bool {
+	shortest := min(period, shortPause)
 	soonest := time.Now().Add(shortest)
-	pause := s.period
+	pause := period
 	if !again.IsZero() {
-		pause = min(s.period, max(shortest, time.Until(again)))
+		pause = min(period, max(shortest, time.Until(again)))
 	}
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -166,7 +159,7 @@ func (s schedule) await(ctx context.Context, again time.Time) bool {
 		return true
 	case <-ctx.Done():
 		return false
-	case <-s.due:
+	case <-due:
 	}
-	return kit.Debounce{Quiet: kit.NodesQuiet, Most: shortPause}.Await(ctx, s.due, time.Until(soonest))
+	return kit.Debounce{Quiet: kit.NodesQuiet, Most: shortPause}.Await(ctx, due, time.Until(soonest))
 }

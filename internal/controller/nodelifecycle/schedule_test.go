@@ -45,7 +45,7 @@ func TestSchedule(t *testing.T) {
 				if test.again > 0 {
 					again = start.Add(test.again)
 				}
-				if !(schedule{period: test.period, due: due}).await(t.Context(), again) {
+				if !await(t.Context(), test.period, due, again) {
 					t.Error("it says that the context has ended")
 				}
 				if took := time.Since(start); took != test.want {
@@ -74,7 +74,7 @@ func TestScheduleEndsWithItsContext(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				if (schedule{period: time.Minute, due: due}).await(ctx, time.Time{}) {
+				if await(ctx, time.Minute, due, time.Time{}) {
 					t.Error("it says that a pass is due")
 				}
 			})
