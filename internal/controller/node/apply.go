@@ -2,15 +2,11 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
@@ -24,12 +20,10 @@ type writer struct {
 	traces *traces
 	// whole reports whether a node is known with all that the API server has of it, so it may be written back whole. Nil: none is.
 	whole func(*corev1.Node) bool
-	// denied is set once the API server has said that we may not update nodes.
-	denied *atomic.Bool
 }
 
 func newWriter(options Options, traces *traces) writer {
-	return writer{client: options.Client, traces: traces, whole: options.Whole, denied: &atomic.Bool{}}
+	return writer{client: options.Client, traces: traces, whole: options.Whole}
 }
 
 // apply carries out the plan of a pass, one write after the other, and stops at the first that does not take effect. Only that the API
@@ -39,7 +33,7 @@ func newWriter(options Options, traces *traces) writer {
 // See ADR 13.
 func (w writer) apply(ctx context.Context, ends result) result {
 	known := "" // the version in which the whole of the node is known
-	if before := ends.plan.before; w.whole != nil && !w.denied.Load() && before != nil && w.whole(before) {
+	if before := ends.plan.before; w.whole != nil && before != nil && w.whole(before) {
 		known = before.ResourceVersion
 	}
 	for _, write := range ends.plan.writes {
@@ -86,7 +80,6 @@ func (w writer) write(ctx context.Context, planned plan, write write, known stri
 			return "", "", err
 		}
 		// Another writer's change may not concern us, such as a heartbeat. A manager that may not update may still patch.
-		w.note(ctx, err)
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: planned.before.Name}}
 	if write.target == targetAddresses {
@@ -95,13 +88,4 @@ func (w writer) write(ctx context.Context, planned plan, write write, known stri
 		err = w.client.Patch(ctx, node, write.patch, client.FieldOwner(fieldManager))
 	}
 	return node.ResourceVersion, "", err
-}
-
-// note remembers that we may not update nodes. Admission has the same code for a denial, which says nothing of other nodes.
-func (w writer) note(ctx context.Context, err error) {
-	var answer apierrors.APIStatus
-	prohibited := apierrors.IsForbidden(err) && errors.As(err, &answer) && lacksPermission(answer)
-	if prohibited && !w.denied.Swap(true) {
-		log.FromContext(ctx).Info("Not allowed to update nodes; patching them instead, which costs the API server more", "reason", err.Error())
-	}
 }

@@ -141,49 +141,6 @@ func TestANodeThatIsKnownWholeIsUpdated(t *testing.T) {
 	}
 }
 
-// TestAProhibitionOfUpdatesIsRemembered: a controller that may not update nodes tries once, not for each node. A denial by admission concerns only
-// the one node.
-func TestAProhibitionOfUpdatesIsRemembered(t *testing.T) {
-	nodes := schema.GroupResource{Resource: "nodes"}
-	for name, test := range map[string]struct {
-		answer error
-		want   []string
-	}{
-		"by the authorizer": {
-			apierrors.NewForbidden(nodes, "node0", errors.New(`User "ccm" cannot update resource "nodes/status" in API group "" at the cluster scope`)),
-			[]string{"patch status", "patch"},
-		},
-		"by admission": {
-			apierrors.NewForbidden(nodes, "node0", errors.New(`admission webhook "nodes.example.com" denied the request: no`)),
-			[]string{"update status", "update"},
-		},
-		"rejected: who we are is not known now": {apierrors.NewUnauthorized("the token has expired"), []string{"update status", "update"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if wrote := writesAfter(t, test.answer); !slices.Equal(wrote, test.want) {
-				t.Errorf("writes %q, want %q", wrote, test.want)
-			}
-		})
-	}
-}
-
-// writesAfter returns what is written to a node after an update of another one got an answer.
-func writesAfter(t *testing.T, answer error) []string {
-	t.Helper()
-	s, w := joining(map[string]error{"update status": answer}, ownership.Uninitialized)
-	second := newNode(withTaints(cloudTaint), func(n *corev1.Node) { n.Name, n.UID = "node1", "uid-1" })
-	if err := s.Create(t.Context(), second); err != nil {
-		t.Fatal(err)
-	}
-	s.cloud.show = append(s.cloud.show, instance("sim://1", "node1", "a", internalIP("10.0.0.2")))
-	s.pass(t, "node0")
-	w.all, w.answers = nil, nil
-	if node, _ := s.pass(t, "node1"); ownership.Uninitialized(node) {
-		t.Errorf("the node is %+v", node.Spec)
-	}
-	return w.all
-}
-
 // A kubelet reports while the cloud takes its time. The write is for the node as it is by then.
 func TestAHeartbeatDuringTheQuestionIsNoConflict(t *testing.T) {
 	s, w := joining(nil, ownership.Uninitialized)
