@@ -22,10 +22,6 @@ type writer struct {
 	whole func(*corev1.Node) bool
 }
 
-func newWriter(options Options, traces *traces) writer {
-	return writer{client: options.Client, traces: traces, whole: options.Whole}
-}
-
 // apply carries out the plan of a pass, one write after the other, and stops at the first that does not take effect. Only that the API
 // server refuses the addresses stops nothing: a node without them can run pods, one that keeps its taint cannot. It gets how the pass ends if all
 // takes effect, and returns how it has ended.

@@ -97,7 +97,8 @@ func New(options Options) (*Controller, error) {
 	state, traces := newState(), newTraces(options.TracerProvider)
 	log := options.Logger.WithValues("controller", Name)
 	reconciler := &reconciler{
-		reader: options.Client, live: options.LiveReader, managers: managersOf(options.LabelManagers), writer: newWriter(options, traces), recorder: options.Recorder,
+		reader: options.Client, live: options.LiveReader, managers: managersOf(options.LabelManagers),
+		writer: writer{client: options.Client, traces: traces, whole: options.Whole}, recorder: options.Recorder,
 		inventory: options.Inventory, owners: options.Owners,
 		state: state, metrics: newMetrics(options.Registerer, state.lasting), traces: traces, known: 2 * options.StatusUpdateFrequency,
 	}

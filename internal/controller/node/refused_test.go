@@ -74,7 +74,7 @@ func newSmall(funcs interceptor.Funcs, nodes ...*corev1.Node) *small {
 	}
 	s := &small{Client: builder.Build(), cloud: &shownCloud{}, events: record.NewFakeRecorder(1000)}
 	s.reconciler = &reconciler{
-		reader: s.Client, live: s.Client, managers: managersOf([]string{"cloud-controller-manager"}), writer: newWriter(Options{Client: s.Client}, newTraces(nil)), recorder: s.events,
+		reader: s.Client, live: s.Client, managers: managersOf([]string{"cloud-controller-manager"}), writer: writer{client: s.Client, traces: newTraces(nil)}, recorder: s.events,
 		inventory: instances.New(instances.Options{Cloud: s.cloud}), owners: ownership.Rules{ProviderName: "sim"},
 		state: newState(), metrics: newMetrics(nil, nil), known: 10 * time.Minute, led: time.Now().Add(-time.Hour), traces: newTraces(nil),
 	}

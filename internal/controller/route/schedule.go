@@ -154,12 +154,8 @@ func (s *scheduler) When(reconcile.Request) time.Duration {
 // Forget does nothing: end knows how passes ended.
 func (s *scheduler) Forget(reconcile.Request) {}
 
-// NumRequeues returns how many passes in a row could not make their comparison.
-func (s *scheduler) NumRequeues(reconcile.Request) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.failures
-}
+// NumRequeues is not asked for: end counts failures.
+func (s *scheduler) NumRequeues(reconcile.Request) int { return 0 }
 
 // everything is the only item of the queue: a pass is over all nodes and all routes.
 var everything = reconcile.Request{}
