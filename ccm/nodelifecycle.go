@@ -58,13 +58,7 @@ func (f *nodeLifecycleFlags) validate() []error {
 	if f.settings.Confirmations < 1 {
 		errs = append(errs, invalid("node-deletion-confirmations", f.settings.Confirmations, "must be at least 1"))
 	}
-	if f.settings.MinAge < 0 {
-		errs = append(errs, invalid("node-deletion-min-age", f.settings.MinAge.String(), "must not be negative"))
-	}
-	if f.settings.MinDenialTime < 0 {
-		errs = append(errs, invalid("node-deletion-min-denial-time", f.settings.MinDenialTime.String(), "must not be negative"))
-	}
-	return errs
+	return append(errs, notNegative("node-deletion-min-age", f.settings.MinAge), notNegative("node-deletion-min-denial-time", f.settings.MinDenialTime))
 }
 
 // deletionLogGrants are for the record of deletions, which is the manager's affair like the lease of the leader election.
@@ -78,8 +72,8 @@ func (f *nodeLifecycleFlags) deletionLogGrants(c *config) []Grant {
 
 func (f *nodeLifecycleFlags) newController(_ context.Context, environment Environment) (manager.Runnable, error) {
 	settings := environment.Settings.NodeLifecycleController
-	if period := settings.NodeMonitorPeriod.Duration; period <= 0 {
-		return nil, invalid("node-monitor-period", period.String(), "must be positive")
+	if err := positive("node-monitor-period", settings.NodeMonitorPeriod.Duration); err != nil {
+		return nil, err
 	}
 	instances, err := environment.inventory()
 	if err != nil {

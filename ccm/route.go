@@ -54,10 +54,7 @@ func (f *routeFlags) add(flags *pflag.FlagSet) {
 }
 
 func (f *routeFlags) validate() []error {
-	if f.syncs <= 0 {
-		return []error{invalid("concurrent-route-syncs", f.syncs, "must be positive")}
-	}
-	return nil
+	return []error{positive("concurrent-route-syncs", f.syncs)}
 }
 
 // newController builds the controller, or none if the flags say that there are no routes to configure. As in the reference,
@@ -75,7 +72,7 @@ func (f *routeFlags) newController(_ context.Context, environment Environment) (
 		environment.Logger.Info("Routes are not configured by this process", "reason", "there is no --cluster-cidr")
 		return nil, nil
 	case shared.RouteReconciliationPeriod.Duration <= 0:
-		return nil, invalid("route-reconciliation-period", shared.RouteReconciliationPeriod.Duration.String(), "must be positive")
+		return nil, invalid("route-reconciliation-period", shared.RouteReconciliationPeriod.Duration, "must be positive")
 	}
 	var watching time.Duration
 	if utilfeature.DefaultFeatureGate.Enabled(features.CloudControllerManagerWatchBasedRoutesReconciliation) {

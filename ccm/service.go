@@ -89,20 +89,13 @@ func (f *serviceFlags) validate() []error {
 		errs = append(errs, field.Required(path, "with --load-balancer-default-class=false no Service is left; "+
 			"--controllers=*,-"+names.ServiceLBController+" switches the controller off"))
 	}
-	if f.targetDelay <= 0 {
-		errs = append(errs, invalid("load-balancer-target-delay", f.targetDelay.String(), "must be positive"))
-	}
-	if f.driftCheckPeriod < 0 {
-		errs = append(errs, invalid("load-balancer-drift-check-period", f.driftCheckPeriod.String(), "must not be negative"))
-	}
-	if f.driftCheckCalls <= 0 {
-		errs = append(errs, invalid("load-balancer-drift-check-calls", f.driftCheckCalls, "must be positive"))
-	}
+	errs = append(errs, positive("load-balancer-target-delay", f.targetDelay),
+		notNegative("load-balancer-drift-check-period", f.driftCheckPeriod), positive("load-balancer-drift-check-calls", f.driftCheckCalls))
 	if choices := []string{ensureAuto, ensureAll, ensureChanged}; !slices.Contains(choices, f.ensureAtStart) {
 		errs = append(errs, invalid("load-balancer-ensure-at-start", f.ensureAtStart, "must be one of "+strings.Join(choices, ", ")))
 	}
 	if f.collectOrphans && f.driftCheckPeriod == 0 {
-		errs = append(errs, invalid("load-balancer-drift-check-period", f.driftCheckPeriod.String(), "--collect-orphans needs the drift check"))
+		errs = append(errs, invalid("load-balancer-drift-check-period", f.driftCheckPeriod, "--collect-orphans needs the drift check"))
 	}
 	return errs
 }
@@ -138,8 +131,8 @@ func (f *serviceFlags) record(environment Environment) (*service.Record, error) 
 
 func (f *serviceFlags) newController(_ context.Context, environment Environment) (manager.Runnable, error) {
 	writes := environment.config.concurrency.ServiceSyncs // 0: what the provider declares
-	if writes < 0 {
-		return nil, invalid("concurrent-service-syncs", writes, "must not be negative")
+	if err := notNegative("concurrent-service-syncs", writes); err != nil {
+		return nil, err
 	}
 	period := f.driftCheckPeriod
 	if period == 0 {

@@ -43,7 +43,26 @@ func (o *options) validate(c *config) error {
 
 // invalid is the error for the value of one flag.
 func invalid(flag string, value any, problem string) error {
+	if duration, ok := value.(time.Duration); ok {
+		value = duration.String()
+	}
 	return field.Invalid(field.NewPath("--"+flag), value, problem)
+}
+
+// positive returns the error for the value of a flag that has to be so, nil if it is.
+func positive[T int | time.Duration](flag string, value T) error {
+	if value > 0 {
+		return nil
+	}
+	return invalid(flag, value, "must be positive")
+}
+
+// notNegative returns the error for the value of a flag that has to be so, nil if it is.
+func notNegative[T int | time.Duration](flag string, value T) error {
+	if value >= 0 {
+		return nil
+	}
+	return invalid(flag, value, "must not be negative")
 }
 
 // portClashes returns which ports of controllers are taken by the secure port, or by one another.
@@ -121,17 +140,17 @@ func (o *options) validateLeaderElection() []error {
 	var errs []error
 	lease, deadline, retry := election.LeaseDuration.Duration, election.RenewDeadline.Duration, election.RetryPeriod.Duration
 	if lease < time.Second || lease%time.Second != 0 {
-		errs = append(errs, invalid("leader-elect-lease-duration", lease.String(), "a Lease counts whole seconds, at least one"))
+		errs = append(errs, invalid("leader-elect-lease-duration", lease, "a Lease counts whole seconds, at least one"))
 	}
 	if lease <= deadline {
-		errs = append(errs, invalid("leader-elect-lease-duration", lease.String(),
+		errs = append(errs, invalid("leader-elect-lease-duration", lease,
 			fmt.Sprintf("must be longer than --leader-elect-renew-deadline (%s)", deadline)))
 	}
 	if retry <= 0 {
-		errs = append(errs, invalid("leader-elect-retry-period", retry.String(), "must be positive"))
+		errs = append(errs, invalid("leader-elect-retry-period", retry, "must be positive"))
 	}
 	if least := time.Duration(leaderelection.JitterFactor * float64(retry)); deadline <= least {
-		errs = append(errs, invalid("leader-elect-renew-deadline", deadline.String(),
+		errs = append(errs, invalid("leader-elect-renew-deadline", deadline,
 			fmt.Sprintf("must be longer than %v times --leader-elect-retry-period (%s)", leaderelection.JitterFactor, retry)))
 	}
 	if election.ResourceName == "" {
@@ -156,15 +175,11 @@ func (o *options) validateOwn(c *config) []error {
 				"must be the part of a provider ID before ://, such as aws, or nothing for provider IDs without one"))
 		}
 	}
-	if o.cloudAPIMaxInFlight < 0 {
-		errs = append(errs, invalid("cloud-api-max-in-flight", o.cloudAPIMaxInFlight, "must not be negative"))
-	}
+	errs = append(errs, notNegative("cloud-api-max-in-flight", o.cloudAPIMaxInFlight))
 	if o.cloudAPIQPS < 0 || math.IsNaN(o.cloudAPIQPS) || math.IsInf(o.cloudAPIQPS, 0) {
 		errs = append(errs, invalid("cloud-api-qps", o.cloudAPIQPS, "must be 0 or a positive number"))
 	}
-	if o.cloudAPIBurst < 0 {
-		errs = append(errs, invalid("cloud-api-burst", o.cloudAPIBurst, "must not be negative"))
-	}
+	errs = append(errs, notNegative("cloud-api-burst", o.cloudAPIBurst))
 	if o.cloudAPIBurst > 0 && o.cloudAPIQPS == 0 {
 		errs = append(errs, invalid("cloud-api-burst", o.cloudAPIBurst, "needs --cloud-api-qps"))
 	}
@@ -181,30 +196,12 @@ func (o *options) validateOwn(c *config) []error {
 	if c.tracing, err = readTracing(o.tracingConfigFile); err != nil {
 		errs = append(errs, err)
 	}
-	for _, period := range []struct {
-		flag  string
-		value time.Duration
-	}{
-		{"graceful-shutdown-timeout", o.gracefulShutdownTimeout},
-		{"node-status-update-frequency", o.NodeStatusUpdateFrequency.Duration},
-	} {
-		if period.value <= 0 {
-			errs = append(errs, invalid(period.flag, period.value.String(), "must be positive"))
-		}
-	}
-	for _, period := range []struct {
-		flag  string
-		value time.Duration
-	}{
-		{"cloud-api-timeout", o.cloudAPITimeout},
-		{"cloud-api-write-timeout", o.cloudAPIWriteTimeout},
-		{"node-full-refresh-period", o.nodeFullRefreshPeriod},
-	} {
-		if period.value < 0 {
-			errs = append(errs, invalid(period.flag, period.value.String(), "must not be negative"))
-		}
-	}
-	return errs
+	return append(errs,
+		positive("graceful-shutdown-timeout", o.gracefulShutdownTimeout),
+		positive("node-status-update-frequency", o.NodeStatusUpdateFrequency.Duration),
+		notNegative("cloud-api-timeout", o.cloudAPITimeout),
+		notNegative("cloud-api-write-timeout", o.cloudAPIWriteTimeout),
+		notNegative("node-full-refresh-period", o.nodeFullRefreshPeriod))
 }
 
 // validateServiceAccounts holds the prefix to what begins the name of an object.
