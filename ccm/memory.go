@@ -31,7 +31,7 @@ func readHeap() heap {
 // burstOver reports whether the process holds much memory that a burst of work left, and hardly allocates since an earlier reading.
 func (h heap) burstOver(earlier heap) bool {
 	garbage := h.free + h.inUse - min(h.inUse, h.live)
-	return garbage >= max(leastGarbage, h.live/4) && h.allocated-earlier.allocated <= h.live/100
+	return garbage >= max(leastGarbage, h.live/4) && h.allocated-earlier.allocated <= max(leastGarbage, h.live)/100
 }
 
 // freeMemory gives the system back what a burst of work left, such as a list of all load balancers, until ctx ends. Go by itself collects when the

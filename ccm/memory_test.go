@@ -36,6 +36,7 @@ func TestBurstOver(t *testing.T) {
 		"nothing":                  {heap{}, heap{}, false},
 		"garbage":                  {heap{allocated: 900 * mib}, heap{allocated: 900 * mib, live: 100 * mib, inUse: 140 * mib}, true},
 		"memory that is not used":  {heap{allocated: 900 * mib}, heap{allocated: 900 * mib, live: 100 * mib, inUse: 100 * mib, free: 40 * mib}, true},
+		"before any collection":    {heap{}, heap{allocated: 300 << 10, free: 40 * mib}, true},
 		"in the middle of a burst": {heap{allocated: 800 * mib}, heap{allocated: 900 * mib, live: 100 * mib, inUse: 190 * mib}, false},
 		"a small process":          {heap{allocated: 900 * mib}, heap{allocated: 900 * mib, live: 5 * mib, inUse: 25 * mib}, false},
 		"little of a large heap":   {heap{allocated: 900 * mib}, heap{allocated: 900 * mib, live: 400 * mib, inUse: 450 * mib}, false},
