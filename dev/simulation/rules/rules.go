@@ -525,19 +525,20 @@ func (j *judge) absent(node string, at time.Duration) bool {
 
 // lateness is the part of the rules 4 and 13 about changes that pass at once.
 func lateness(j *judge) {
-	arrival := func(record double.Record, one change) (time.Duration, bool) {
+	arrival := func(record double.Record, one change, refused bool) (time.Duration, bool) {
 		for _, call := range record.Calls {
-			if call.Began >= one.at && one.arrived(call) {
+			if call.Began >= one.at && one.arrived(call) && (refused || call.Err == nil) {
 				return call.Began, true
 			}
 		}
 		return 0, false
 	}
+	refused := !j.chance() // else the limiter may refuse what the reference calls at once and Mooring has wait for its turn: nothing arrives
 	all := changes(j.draw)
 	// One Service after the other hears of a node. The last one in the reference may be the first here, and the other way round.
 	latest := map[time.Duration]time.Duration{}
 	for _, one := range all {
-		if reference, ok := arrival(j.reference, one); ok && one.rule == "4-excluded" && reference < one.at+latestTurn {
+		if reference, ok := arrival(j.reference, one, refused); ok && one.rule == "4-excluded" && reference < one.at+latestTurn {
 			latest[one.at] = max(latest[one.at], reference)
 		}
 	}
@@ -545,7 +546,7 @@ func lateness(j *judge) {
 		if !j.held(one) || j.absent(one.object, one.at) {
 			continue
 		}
-		reference, ok := arrival(j.reference, one)
+		reference, ok := arrival(j.reference, one, refused)
 		due := j.notBeforeRest(reference, max(reference, latest[one.at])+passesAtOnce+2*j.longest)
 		due += j.handover() + j.queued(one.service, one.at, due)
 		if answered := j.timedOut(one.service, one.at); answered > 0 {
@@ -560,7 +561,7 @@ func lateness(j *judge) {
 		if !ok || superseded || ended || due >= j.mooring.Length {
 			continue
 		}
-		at, arrived := arrival(j.mooring, one)
+		at, arrived := arrival(j.mooring, one, true)
 		switch {
 		case j.busy(one, due):
 		case !arrived:

@@ -461,6 +461,15 @@ var allowances = []allowance{
 		broken:    func(d *draw.Draw, _ *double.Record) { d.Events = d.Events[:1] },
 	},
 	{
+		name: "a node that is excluded, where the limiter refuses the reference's call", rule: "4-excluded",
+		draw: draw.Draw{Plugin: draw.Plugin{Characters: []draw.Character{draw.RefusingLimiter}}, Nodes: world().Nodes, Services: world().Services,
+			Events: []draw.Event{{At: 3 * time.Minute, Kind: draw.Exclude, Object: "n"}}},
+		reference: func(r *double.Record) {
+			r.Calls[1].Began, r.Calls[1].Ended, r.Calls[1].Err = 3*time.Minute, 3*time.Minute, errors.New("refused")
+		},
+		broken: func(d *draw.Draw, _ *double.Record) { d.Plugin.Characters = nil },
+	},
+	{
 		name: "what the reference has not done in the place of Mooring two minutes after the disturbances", rule: "13-early", draw: world(),
 		mooring: func(r *double.Record) {
 			r.Samples[1].Open = []double.Fault{{Rule: "13", Object: "s", At: 13 * time.Minute}}
