@@ -228,8 +228,12 @@ func (r Report) growthOf(kind Kind) []Check {
 			if curve.Kind != kind || !known || fastest != nil && exponent <= fastest.Got {
 				continue
 			}
+			target := "growth-" + strings.ReplaceAll(string(kind), " ", "-")
+			if scenario == GrowthQuota {
+				target = "growth-quota" // what it grows by has one reason
+			}
 			fastest = &Check{
-				Target: "growth-" + strings.ReplaceAll(string(kind), " ", "-"), Variant: curve.Variant, Want: MostGrowth, Got: exponent,
+				Target: target, Variant: curve.Variant, Want: MostGrowth, Got: exponent,
 				Unit: UnitExponent, Says: fmt.Sprintf("%s: %s linear or better (%s)", growthTitles[scenario], kind, curve.Says),
 			}
 		}
