@@ -470,6 +470,16 @@ var allowances = []allowance{
 		broken: func(d *draw.Draw, _ *double.Record) { d.Plugin.Characters = nil },
 	},
 	{
+		name: "a call about the instance that took a node's name, while one about the instance before does not return", rule: "8-repeated",
+		draw: world(draw.Event{At: 2 * time.Minute, Kind: draw.Replaced, Object: "n"}),
+		mooring: func(r *double.Record) {
+			r.Calls = append(r.Calls,
+				&double.Call{Method: "InstanceTypeByProviderID", Object: "n", Began: time.Minute, Ended: 10 * time.Minute, Overlap: 1},
+				&double.Call{Method: "InstanceTypeByProviderID", Object: "n", Began: 8 * time.Minute, Ended: 8 * time.Minute, Overlap: 1, Repeated: true})
+		},
+		broken: func(d *draw.Draw, _ *double.Record) { d.Events = nil },
+	},
+	{
 		name: "what the reference has not done in the place of Mooring two minutes after the disturbances", rule: "13-early", draw: world(),
 		mooring: func(r *double.Record) {
 			r.Samples[1].Open = []double.Fault{{Rule: "13", Object: "s", At: 13 * time.Minute}}
