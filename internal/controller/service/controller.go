@@ -127,7 +127,7 @@ func New(options Options) (*Controller, error) {
 		options: options, reconciler: reconciler,
 		orphanMetrics: orphancheck.NewMetrics(options.Registerer),
 	}
-	reconciler.limiter = writelimit.New(options.Writes, options.shared, c.admit)
+	reconciler.limiter = writelimit.New(options.Writes, options.shared, c.admit, nameOfWriter)
 	c.orphans = newOrphanDeleter(reconciler.limiter, options.Recorder)
 	registerCounts(options.Registerer, states, reconciler.limiter)
 	watcher := watcher{reconciler}
@@ -317,6 +317,14 @@ func keyOf(service *corev1.Service) types.NamespacedName {
 // their own.
 func uidKey(service *corev1.Service) types.NamespacedName {
 	return types.NamespacedName{Namespace: service.Namespace, Name: service.Name + "/" + string(service.UID)}
+}
+
+// nameOfWriter names who writes to the cloud, for others that wait.
+func nameOfWriter(key types.NamespacedName) string {
+	if key == writelimit.Orphans {
+		return "a load balancer without a Service"
+	}
+	return nameOf(key).String()
 }
 
 // nameOf returns the name in a key.

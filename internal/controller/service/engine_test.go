@@ -75,7 +75,7 @@ func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 	}
 	reconciler.record = newRecord(e.record, e.core.lister(applier))
 	_ = e.core.enqueuer.Capture(context.Background(), e.queue)
-	reconciler.limiter = writelimit.New(writes, false, e.core.admit)
+	reconciler.limiter = writelimit.New(writes, false, e.core.admit, nameOfWriter)
 	e.core.orphans = newOrphanDeleter(reconciler.limiter, e.events)
 	e.watcher = watcher{reconciler}
 	e.run(workersFor(reconciler.limiter.Places()))

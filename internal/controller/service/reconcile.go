@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -85,8 +84,8 @@ type pass struct {
 	priority int
 	// addressed says that the Service shows its first address.
 	addressed bool
-	// parked says that it waits for a place in the write limiter, which queues it then; waits that it is one for the Service, and not only for its targets.
-	parked, waits bool
+	// waits says that it waits for a place in the write limiter, which queues it then, and forService that this is one for more than its targets.
+	waits, forService bool
 }
 
 // Reconcile makes one pass over a Service. It only returns an error that has to do with neither the Service nor the
@@ -105,7 +104,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if result := r.serve(ctx, p); !p.parked {
+	if result := r.serve(ctx, p); !p.waits {
 		return result, nil
 	}
 	return reconcile.Result{}, nil
@@ -124,7 +123,7 @@ func (r *reconciler) serve(ctx context.Context, p *pass) reconcile.Result {
 	}
 	// The targets do not wait for the Service's next try. Where both are due, they take turns.
 	if wait > 0 || p.known.targetsNext {
-		if next := r.follow(ctx, p); wait > 0 || p.parked {
+		if next := r.follow(ctx, p); wait > 0 || p.waits {
 			return p.again(soonest(wait, next))
 		}
 	}
@@ -210,7 +209,7 @@ func (r *reconciler) begin(ctx context.Context, key types.NamespacedName) (*pass
 	if client.IgnoreNotFound(err) != nil {
 		return p, fmt.Errorf("reading service %s: %w", nameOf(key), err)
 	}
-	if err != nil || !strings.HasSuffix(key.Name, "/"+string(service.UID)) {
+	if err != nil || uidKey(service) != key {
 		service = nil
 	}
 	if p.service = service; known.ownWrite != nil {
@@ -279,7 +278,7 @@ func (r *reconciler) carryOut(ctx context.Context, p *pass, plan []action) (call
 //
 // See ADR 48.
 func (r *reconciler) follow(ctx context.Context, p *pass) (next time.Duration) {
-	if p.known.made == nil || p.last.err == nil && (!p.waits || r.limiter.Shared()) {
+	if p.known.made == nil || p.last.err == nil && (!p.forService || r.limiter.Shared()) {
 		return 0
 	}
 	if err := r.look(ctx, p); err != nil {
@@ -342,7 +341,7 @@ func (r *reconciler) call(ctx context.Context, p *pass, act action, last attempt
 	}
 	waiting := admission.WithPriority(ctx, urgencies[p.priority], listeners...)
 	if !r.limiter.Acquire(p.key, pool, rank, notice) {
-		p.parked, p.waits = true, p.waits || pool == writelimit.Services
+		p.waits, p.forService = true, p.forService || pool == writelimit.Services
 		return errWaiting
 	}
 	defer r.limiter.Release(p.key)

@@ -73,7 +73,7 @@ func (s *scenario) restart() {
 	targets.owners = ownership.Rules{ProviderName: "sim"}
 	s.reconciler = &reconciler{
 		reader: s.cluster, classes: Classes{Default: true}, targets: targets, states: newStates(), metrics: metrics,
-		events: &events{recorder: s.events, metrics: metrics}, limiter: writelimit.New(1, false, func(types.NamespacedName) {}),
+		events: &events{recorder: s.events, metrics: metrics}, limiter: writelimit.New(1, false, func(types.NamespacedName) {}, nameOfWriter),
 		backoff: backoff{first: DefaultFirstRetry, longest: kit.LongestRetry},
 		applier: &applier{balancer: shownCalls{s.cloud, &s.out}, client: shownPatches{s.cluster, &s.out},
 			clusterUID: func(context.Context) types.UID { return "me" }},

@@ -42,8 +42,9 @@ const (
 //
 // See ADR 42 and 47.
 type Limiter struct {
-	// queue queues the pass of a waiter that was admitted.
+	// queue queues the pass of a waiter that was admitted, and name is how others hear of it.
 	queue func(types.NamespacedName)
+	name  func(types.NamespacedName) string
 
 	mu    sync.Mutex
 	pools []*pool
@@ -82,9 +83,9 @@ type waiter struct {
 }
 
 // New returns a limiter with so many places in each pool. Shared says that both pools are one. Queue queues the pass of a waiter that was admitted; it
-// must not call the limiter.
-func New(places int, shared bool, queue func(types.NamespacedName)) *Limiter {
-	l := &Limiter{queue: queue, writing: map[types.NamespacedName]write{}, pools: make([]*pool, 2)}
+// must not call the limiter. Name is how others hear of a waiter.
+func New(places int, shared bool, queue func(types.NamespacedName), name func(types.NamespacedName) string) *Limiter {
+	l := &Limiter{queue: queue, name: name, writing: map[types.NamespacedName]write{}, pools: make([]*pool, 2)}
 	if shared {
 		l.pools = l.pools[:1]
 	}
@@ -239,7 +240,7 @@ func (l *Limiter) describe(in *pool, w *waiter) (message string, waits bool) {
 	slices.SortFunc(keys, func(a, b types.NamespacedName) int { return l.writing[a].since.Compare(l.writing[b].since) })
 	var writes []string
 	for _, key := range keys[:min(len(keys), shownWrites)] {
-		writes = append(writes, fmt.Sprintf("%s since %s", nameOfWriter(key), l.writing[key].since.UTC().Format(time.RFC3339)))
+		writes = append(writes, fmt.Sprintf("%s since %s", l.name(key), l.writing[key].since.UTC().Format(time.RFC3339)))
 	}
 	if more := len(keys) - shownWrites; more > 0 {
 		writes = append(writes, fmt.Sprintf("%d more", more))
@@ -249,13 +250,4 @@ func (l *Limiter) describe(in *pool, w *waiter) (message string, waits bool) {
 	}
 	return fmt.Sprintf("Waiting for other changes of load balancers, at most %d at a time. In progress: %s. Others that wait: %d",
 		in.places, strings.Join(writes, ", "), len(in.waiting)-1), true
-}
-
-// nameOfWriter names who has a place.
-func nameOfWriter(key types.NamespacedName) string {
-	if key == Orphans {
-		return "a load balancer without a Service"
-	}
-	key.Name, _, _ = strings.Cut(key.Name, "/") // the UID follows
-	return key.String()
 }

@@ -20,7 +20,7 @@ func serviceKey(id int) types.NamespacedName { return types.NamespacedName{Name:
 // limiterOf returns a write limiter, and where it notes whom it admits.
 func limiterOf(places int) (*Limiter, *[]string) {
 	admitted := &[]string{}
-	return New(places, false, func(key types.NamespacedName) { *admitted = append(*admitted, key.Name) }), admitted
+	return New(places, false, func(key types.NamespacedName) { *admitted = append(*admitted, key.Name) }, types.NamespacedName.String), admitted
 }
 
 // try is a pass that asks for a place without a notice.
