@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -209,7 +210,7 @@ func (r *reconciler) begin(ctx context.Context, key types.NamespacedName) (*pass
 	if client.IgnoreNotFound(err) != nil {
 		return p, fmt.Errorf("reading service %s: %w", nameOf(key), err)
 	}
-	if err != nil || uidKey(service) != key {
+	if err != nil || !strings.HasSuffix(key.Name, "/"+string(service.UID)) {
 		service = nil
 	}
 	if p.service = service; known.ownWrite != nil {

@@ -85,12 +85,12 @@ func newStates() *states {
 func (s *states) take(key types.NamespacedName) (row state, before *state, free bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e, name := s.byKey[key], nameOf(key)
+	e := s.byKey[key]
 	if e == nil {
-		e = &entry{key: key, name: name}
-		s.byKey[key], s.byName[name] = e, append(s.byName[name], e)
+		e = &entry{key: key, name: nameOf(key)}
+		s.byKey[key], s.byName[e.name] = e, append(s.byName[e.name], e)
 	}
-	for _, other := range s.byName[name] {
+	for _, other := range s.byName[e.name] {
 		switch {
 		case other == e:
 		case other.taken:
