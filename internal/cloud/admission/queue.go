@@ -384,12 +384,14 @@ func (q *Queue) first(now time.Time) (best *Waiter, again time.Duration) {
 				wait = max(wait, time.Duration(missing/float64(q.cap.Limit())*float64(time.Second))+1)
 			}
 		}
-		if wait > 0 {
-			again = min(again, wait)
-		} else if q.most == 0 || q.taken(g) < q.most {
-			if w := g.first(q.calls); w != nil && (best == nil || order(w, best) < 0) {
+		if wait <= 0 && (q.most == 0 || q.taken(g) < q.most) {
+			var w *Waiter
+			if w, wait = g.first(q.calls, now); wait <= 0 && w != nil && (best == nil || order(w, best) < 0) {
 				best = w
 			}
+		}
+		if wait > 0 {
+			again = min(again, wait)
 		}
 	}
 	return best, again
@@ -407,7 +409,8 @@ func (q *Queue) taken(g *group) int {
 }
 
 // first returns the call of a group to let in next, nil if none may have a place: the first by their order, and at times the one that waits longest.
-func (g *group) first(calls *guard.Calls) (best *Waiter) {
+// It may have to leave its place for a time, see yields.
+func (g *group) first(calls *guard.Calls, now time.Time) (best *Waiter, wait time.Duration) {
 	fair := g.admitted%fairShare == fairShare-1
 	for _, l := range g.pools {
 		if len(l.running) >= l.size {
@@ -422,7 +425,21 @@ func (g *group) first(calls *guard.Calls) (best *Waiter) {
 			}
 		}
 	}
-	return best
+	if best != nil && best.priority == PriorityRefresh && !fair && g.quota.rate > 0 {
+		wait = g.yields(now)
+	}
+	return best, wait
+}
+
+// yields returns for how long a refresh leaves a place of the quota, since no caller waits for it: to a call whose pool is full, until two places after the
+// last of that pool. In a pool of one, calls that take a little longer than from one place to the next would else have every other place.
+func (g *group) yields(now time.Time) (wait time.Duration) {
+	for _, l := range g.pools {
+		if len(l.running) >= l.size && len(l.waiting) > 0 && l.waiting[0].priority > PriorityRefresh {
+			wait = max(wait, l.running[len(l.running)-1].Began.Add(2*g.quota.gap()).Sub(now))
+		}
+	}
+	return wait
 }
 
 // admit lets a call in, and returns when it is outstanding; zero if it is not to be.

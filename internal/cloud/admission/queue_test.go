@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -207,6 +208,52 @@ func TestTheLowestPriorityIsNotStarved(t *testing.T) {
 			t.Errorf("the refresh came through after %d calls, want fewer than %d", at, fairShare)
 		}
 	})
+}
+
+// TestARefreshLeavesPlacesOfAQuota to lookups of new nodes, of which one at a time may be under way: one that is over a little after the next place of
+// the quota would else have every other place. A lookup that takes long keeps one place from refreshes, and no more.
+func TestARefreshLeavesPlacesOfAQuota(t *testing.T) {
+	const gap, lookups = 50 * time.Millisecond, 40
+	for takes, want := range map[time.Duration]struct{ least, most int }{
+		gap + 2*time.Millisecond: {0, lookups / 10},
+		20 * gap:                 {18 * lookups, 20 * lookups},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q := newTestQueue(0, 0, 0)
+			q.bounds[poolNewNodes] = 1
+			q.byName[GroupInstances].quota = quota{rate: 1 / gap.Seconds(), doubling: time.Hour, wanted: time.Now()}
+			ctx, cancel := context.WithCancel(WithPriority(t.Context(), PriorityRefresh))
+			var refreshes atomic.Int64
+			for i := range 30 {
+				go func() {
+					for {
+						w, err := letIn(ctx, q, onInstance(fmt.Sprint("known ", i)))
+						if err != nil {
+							return
+						}
+						refreshes.Add(1)
+						q.Leave(w, accepted)
+					}
+				}()
+			}
+			synctest.Wait()
+			before := refreshes.Load()
+			var all sync.WaitGroup
+			for i := range lookups {
+				all.Go(func() {
+					w := enter(t, q, Methods(nil).About("InstanceID", fmt.Sprint("new ", i)))
+					time.Sleep(takes)
+					q.Leave(w, accepted)
+				})
+			}
+			all.Wait()
+			beside := int(refreshes.Load() - before)
+			cancel()
+			if beside < want.least || beside > want.most {
+				t.Errorf("%d refreshes came through beside %d lookups of %s, want %d to %d", beside, lookups, takes, want.least, want.most)
+			}
+		})
+	}
 }
 
 func TestACallerThatGivesUpLeavesAtOnce(t *testing.T) {
