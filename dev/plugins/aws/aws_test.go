@@ -32,6 +32,8 @@ func TestPluginDoesTheSame(t *testing.T) {
 		Steps:        append(append(nodes(), classic()...), network()...),
 		Intended:     intended(),
 		MoreCalls: map[string]string{
+			"EC2 DescribeAvailabilityZones": "the plugin remembers all zones once it was told; Mooring asks for the first nodes side by side, " +
+				"before it was",
 			"EC2 DescribeInstanceTopology": "the plugin remembers which types of instances have no place in the network once it was " +
 				"told; Mooring asks for the first nodes side by side, before it was",
 			"EC2 DescribeSecurityGroups": "a balancer hears of its nodes' addresses when they change, as the public one of an instance " +
