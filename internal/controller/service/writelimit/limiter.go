@@ -28,7 +28,7 @@ var Orphans = types.NamespacedName{Name: "orphans"}
 type Pool int
 
 // As in the reference, as many changes of targets as of Services go on at once, so a Service whose calls are slow and fail keeps no other from
-// following the nodes. Where the provider declares how many changes it bears, both pools are one.
+// following the nodes. Where the provider declares how many changes it bears, both pools are one, in which both kinds take turns.
 const (
 	Services Pool = iota
 	Targets
@@ -67,11 +67,14 @@ type pool struct {
 	waiting []*waiter
 	// arrivals counts the ones that had to wait, and admissions the ones of them that were admitted.
 	arrivals, admissions int
+	// last is the kind that wrote last.
+	last Pool
 }
 
 // waiter is a pass that waits for a place.
 type waiter struct {
-	key types.NamespacedName
+	key  types.NamespacedName
+	kind Pool
 	// rank is behind whom it waits: all of a lower one.
 	rank int
 	// arrival numbers waiters.
@@ -97,17 +100,18 @@ func New(places int, shared bool, queue func(types.NamespacedName), name func(ty
 
 // Acquire returns whether a pass may write to the cloud now. If so, it calls Release afterwards, and no place is reserved for it elsewhere meanwhile:
 // it keeps its turn there. If not, it waits. It is queued again when it is its turn: first come, first served, but a higher rank waits behind all
-// lower ones. Notice is called with what it waits for if that takes longer than a moment, from another goroutine and at most once; nil: no notice.
+// lower ones, and one of the kind that wrote last behind the first of the other kind. Notice is called with what it waits for if that takes longer than a moment, from another goroutine and at most once; nil: no notice.
 func (l *Limiter) Acquire(key types.NamespacedName, in Pool, rank int, notice func(message string)) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	pool := l.pools[min(int(in), len(l.pools)-1)]
 	if pool.admitted[key] == nil && pool.free() <= 0 {
-		l.wait(pool, key, rank, notice)
+		l.wait(pool, key, in, rank, notice)
 		return false
 	}
 	delete(pool.admitted, key)
 	pool.writing++
+	pool.last = in
 	l.writing[key] = write{pool, time.Now()}
 	for _, other := range l.pools {
 		if w := other.admitted[key]; w != nil {
@@ -121,12 +125,12 @@ func (l *Limiter) Acquire(key types.NamespacedName, in Pool, rank int, notice fu
 }
 
 // wait has a pass wait. One that waits already keeps its turn and the lowest of its ranks. The lock is held.
-func (l *Limiter) wait(in *pool, key types.NamespacedName, rank int, notice func(string)) {
+func (l *Limiter) wait(in *pool, key types.NamespacedName, kind Pool, rank int, notice func(string)) {
 	if at := slices.IndexFunc(in.waiting, func(w *waiter) bool { return w.key == key }); at >= 0 {
-		in.waiting[at].rank, in.waiting[at].asked = min(in.waiting[at].rank, rank), true
+		in.waiting[at].kind, in.waiting[at].rank, in.waiting[at].asked = kind, min(in.waiting[at].rank, rank), true
 		return
 	}
-	w := &waiter{key: key, rank: rank, arrival: in.arrivals, asked: true}
+	w := &waiter{key: key, kind: kind, rank: rank, arrival: in.arrivals, asked: true}
 	in.arrivals++
 	if notice != nil {
 		w.notice = time.AfterFunc(kit.Moment, func() {
@@ -185,10 +189,18 @@ func (l *Limiter) admitNext() {
 
 // next returns the index of the waiter that is admitted next, -1 if none may be. The lock is held.
 func (l *Limiter) next(in *pool) int {
-	next := -1
+	next, oldest := -1, in.admissions%oldestEvery == oldestEvery-1
 	for i, w := range in.waiting {
-		if _, writes := l.writing[w.key]; !writes &&
-			(next < 0 || w.rank < in.waiting[next].rank && in.admissions%oldestEvery != oldestEvery-1) {
+		if _, writes := l.writing[w.key]; writes {
+			continue
+		}
+		if next < 0 {
+			next = i
+			continue
+		}
+		first := in.waiting[next]
+		itsTurn := w.kind != in.last && first.kind == in.last
+		if !oldest && (w.rank < first.rank || w.rank == first.rank && itsTurn) {
 			next = i
 		}
 	}

@@ -79,6 +79,26 @@ func TestWaitingIsBounded(t *testing.T) {
 	}
 }
 
+// A change of a Service waits for one change of targets where both have the same places, as it would not from the reference, and the other way round.
+func TestKindsTakeTurns(t *testing.T) {
+	l, admitted := limiterOf(1)
+	l.pools = l.pools[:1]
+	kinds := []Pool{Targets, Targets, Targets, Targets, Services, Services}
+	for id, kind := range kinds {
+		if !l.Acquire(serviceKey(id), kind, 0, nil) {
+			l.End(serviceKey(id))
+		}
+	}
+	for writer := 0; len(*admitted) < len(kinds)-1; {
+		l.Release(serviceKey(writer))
+		writer = int((*admitted)[len(*admitted)-1][0] - '0')
+		l.Acquire(serviceKey(writer), kinds[writer], 0, nil)
+	}
+	if want := []string{"4", "1", "5", "2", "3"}; !slices.Equal(*admitted, want) {
+		t.Errorf("admitted %v, want %v", *admitted, want)
+	}
+}
+
 // A place that is reserved is taken by no other one: what was admitted has been passed for the last time.
 func TestWriteLimiterKeepsAReservedPlace(t *testing.T) {
 	l, admitted := limiterOf(1)
