@@ -100,7 +100,8 @@ func New(places int, shared bool, queue func(types.NamespacedName), name func(ty
 
 // Acquire returns whether a pass may write to the cloud now. If so, it calls Release afterwards, and no place is reserved for it elsewhere meanwhile:
 // it keeps its turn there. If not, it waits. It is queued again when it is its turn: first come, first served, but a higher rank waits behind all
-// lower ones, and one of the kind that wrote last behind the first of the other kind. Notice is called with what it waits for if that takes longer than a moment, from another goroutine and at most once; nil: no notice.
+// lower ones, and one of the kind that wrote last behind one of the other kind. Notice is called with what it waits for if that takes longer than a
+// moment, from another goroutine and at most once; nil: no notice.
 func (l *Limiter) Acquire(key types.NamespacedName, in Pool, rank int, notice func(message string)) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
