@@ -82,10 +82,10 @@ func TestTheBillCountsByStepAndAction(t *testing.T) {
 	read, write := Call{Action: "Read"}, Call{Action: "Write"}
 	b.add("one", []Call{read, read}, []Call{read})
 	b.add("two", []Call{read}, []Call{write, write})
-	if problems := b.moreCalls(map[string]string{}); len(problems) != 1 || !strings.Contains(problems[0], "Write 2 times more often") {
+	if problems := b.moreCalls(nil, map[string]int{"Write": 1}); len(problems) != 1 || !strings.Contains(problems[0], "Write 2 times more often") {
 		t.Errorf("what is moreCalls is %q", problems)
 	}
-	if problems := b.moreCalls(map[string]string{"Write": "because"}); len(problems) > 0 {
+	if problems := b.moreCalls(map[string]string{"Write": "because"}, nil); len(problems) > 0 {
 		t.Errorf("what is moreCalls with a reason is %q", problems)
 	}
 	var rows []string

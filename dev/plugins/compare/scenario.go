@@ -52,6 +52,9 @@ type Scenario[C Cloud] struct {
 	Intended []Intended
 	// MoreCalls are actions of which Mooring may make more calls than the reference, with the reason.
 	MoreCalls map[string]string
+	// Refreshed are reads that come with each refresh of nodes: one manager may have had time for one refresh more when a step ends. The
+	// numbers are how many more of them Mooring may make in all steps.
+	Refreshed map[string]int
 }
 
 // Step is something that happens, and what has to come of it.
@@ -90,7 +93,7 @@ func Run[C Cloud](t *testing.T, scenario Scenario[C]) {
 		t.Errorf("this difference is said to be intended and does not show: %s", unseen)
 	}
 	t.Logf("calls of the cloud, reference and Mooring:\n%s", p.callCounts.table())
-	for _, moreCalls := range p.callCounts.moreCalls(scenario.MoreCalls) {
+	for _, moreCalls := range p.callCounts.moreCalls(scenario.MoreCalls, scenario.Refreshed) {
 		t.Error(moreCalls)
 	}
 }

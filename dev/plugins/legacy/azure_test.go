@@ -33,6 +33,7 @@ func azureScenario() compare.Scenario[*arm.Cloud] {
 		Steps:        azureSteps(),
 		Intended:     append(append(compare.OfServices(), compare.OfLostNodes()...), azureIntended...),
 		MoreCalls:    map[string]string{"GET Microsoft.Compute/virtualMachines": denial},
+		Refreshed:    map[string]int{"GET Microsoft.Network/networkInterfaces": 3 * 4}, // three in a lookup of each of four nodes
 	}
 }
 
