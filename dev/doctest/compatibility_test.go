@@ -45,8 +45,8 @@ func TestCompatibility(t *testing.T) {
 	}
 }
 
-// TestIntegrationTestsHaveAVersion shows that CI runs each folder of integration tests on an older version, and on each of them a fair
-// share: a folder that is not in the list is tested on the default version only.
+// TestIntegrationTestsHaveAVersion shows that CI runs each folder of integration tests on the oldest or the newest version, and on each of
+// them a fair share: a folder that is not in the list is tested on the default version only.
 func TestIntegrationTestsHaveAVersion(t *testing.T) {
 	chosen, share := map[string]string{}, map[string]int{}
 	for line := range strings.Lines(fileOf(t, chosenVersions)) {
@@ -86,15 +86,16 @@ func TestIntegrationTestsHaveAVersion(t *testing.T) {
 			others = append(others, strings.TrimPrefix(kubernetes[:strings.LastIndex(kubernetes, ".")], "v"))
 		}
 	}
+	ends := []string{others[0], others[len(others)-1]}
 	for minor, count := range share {
-		if !slices.Contains(others, minor) {
-			t.Errorf("%s names %s, want one of %v: the default version has all folders", chosenVersions, minor, others)
-		} else if least := len(folders) / len(others); count < least {
+		if !slices.Contains(ends, minor) {
+			t.Errorf("%s names %s, want one of %v: the default version has all folders", chosenVersions, minor, ends)
+		} else if least := len(folders) / 3; count < least {
 			t.Errorf("%s chooses %d folders for %s, want at least %d", chosenVersions, count, minor, least)
 		}
 	}
-	if len(share) != len(others) {
-		t.Errorf("%s has folders for %d versions, want %v", chosenVersions, len(share), others)
+	if len(share) != len(ends) {
+		t.Errorf("%s has folders for %d versions, want %v", chosenVersions, len(share), ends)
 	}
 }
 
