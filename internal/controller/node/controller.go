@@ -94,14 +94,8 @@ func New(options Options) (*Controller, error) {
 	options.FullRefreshPeriod = cmp.Or(options.FullRefreshPeriod, DefaultFullRefreshPeriod)
 	options.StatusUpdateFrequency = cmp.Or(options.StatusUpdateFrequency, DefaultStatusUpdateFrequency)
 	options.Workers = cmp.Or(options.Workers, DefaultWorkers)
-	state, traces := newState(), newTraces(options.TracerProvider)
 	log := options.Logger.WithValues("controller", Name)
-	reconciler := &reconciler{
-		reader: options.Client, live: options.LiveReader, managers: managersOf(options.LabelManagers),
-		writer: writer{client: options.Client, traces: traces, whole: options.Whole}, recorder: options.Recorder,
-		inventory: options.Inventory, owners: options.Owners,
-		state: state, metrics: newMetrics(options.Registerer, state.lasting), traces: traces, known: 2 * options.StatusUpdateFrequency,
-	}
+	reconciler := newReconciler(options)
 	watcher := watcher{reconciler: reconciler}
 	controller := &Controller{reconciler: reconciler, inventory: options.Inventory, log: log}
 	if options.oneByOne() {
@@ -121,6 +115,17 @@ func New(options Options) (*Controller, error) {
 	}
 	controller.Controller = inner
 	return controller, nil
+}
+
+// newReconciler wires what makes the passes. It remembers nothing of any node yet.
+func newReconciler(options Options) *reconciler {
+	state, traces := newState(), newTraces(options.TracerProvider)
+	return &reconciler{
+		reader: options.Client, live: options.LiveReader, managers: managersOf(options.LabelManagers),
+		writer: writer{client: options.Client, traces: traces, whole: options.Whole}, recorder: options.Recorder,
+		inventory: options.Inventory, owners: options.Owners,
+		state: state, metrics: newMetrics(options.Registerer, state.lasting), traces: traces, known: 2 * options.StatusUpdateFrequency,
+	}
 }
 
 // managersOf returns the field managers that decide for the cloud.

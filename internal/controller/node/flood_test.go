@@ -83,11 +83,11 @@ func TestAnOutageIsNoFloodOfEvents(t *testing.T) {
 		broadcaster := record.NewBroadcaster(record.WithContext(t.Context()))
 		broadcaster.StartRecordingToSink(sink)
 		cloud := &brokenCloud{}
-		r := &reconciler{
-			reader: waitingNodes{}, recorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Name}),
-			inventory: instances.New(instances.Options{Cloud: cloud}), owners: ownership.Rules{ProviderName: "sim"},
-			state: newState(), metrics: newMetrics(nil, nil), traces: newTraces(nil),
-		}
+		r := newReconciler(Options{
+			Recorder:  broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Name}),
+			Inventory: instances.New(instances.Options{Cloud: cloud}), Owners: ownership.Rules{ProviderName: "sim"},
+		})
+		r.reader = waitingNodes{}
 		ctx, cancel := context.WithTimeout(t.Context(), lasts)
 		defer cancel()
 		var attempts atomic.Int64

@@ -12,7 +12,7 @@ import (
 
 // proving is a reconciler of a provider that declares no schemes.
 func proving() *reconciler {
-	return &reconciler{state: newState(), owners: ownership.Rules{ProviderName: "oci"}}
+	return newReconciler(Options{Owners: ownership.Rules{ProviderName: "oci"}})
 }
 
 func found(providerID string) instances.Observation {

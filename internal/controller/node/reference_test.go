@@ -268,7 +268,7 @@ func TestTheNodeIPComesFirst(t *testing.T) {
 }
 
 func TestARefreshIsNotConcernedWithNodesThatWait(t *testing.T) {
-	reconciler := &reconciler{owners: ownership.Rules{ProviderName: "sim"}}
+	reconciler := newReconciler(Options{Owners: ownership.Rules{ProviderName: "sim"}})
 	for name, test := range map[string]struct {
 		node *corev1.Node
 		want bool

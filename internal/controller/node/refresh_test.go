@@ -54,12 +54,12 @@ func TestARefreshDoesNotWaitForOthers(t *testing.T) {
 		}
 		r := &refresher{
 			interval: interval,
-			reconciler: &reconciler{
-				reader: fixedNodes{nodes: nodes}, inventory: instances.New(instances.Options{Cloud: plugin}), metrics: newMetrics(nil, nil),
-				owners: ownership.Rules{ProviderName: "sim"}, state: newState(),
-			},
+			reconciler: newReconciler(Options{
+				Inventory: instances.New(instances.Options{Cloud: plugin}), Owners: ownership.Rules{ProviderName: "sim"},
+			}),
 			log: logr.Discard(),
 		}
+		r.reader = fixedNodes{nodes: nodes}
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer q.ShutDown()
 		ctx, cancel := context.WithCancel(t.Context())

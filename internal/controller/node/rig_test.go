@@ -88,14 +88,12 @@ func newRig(t *testing.T) *rig {
 	r := &rig{t: t, nodes: map[string]*corev1.Node{}, cloud: newPlainCloud()}
 	inventory := instances.New(instances.Options{Cloud: r.cloud})
 	owners := ownership.Rules{ProviderName: "sim"}
-	state := newState()
-	reconciler := &reconciler{
-		inventory: inventory, owners: owners, state: state, metrics: newMetrics(nil, state.lasting), traces: newTraces(nil), known: 2 * DefaultStatusUpdateFrequency,
-		recorder: record.NewFakeRecorder(10_000),
+	options := Options{
+		StatusUpdateFrequency: DefaultStatusUpdateFrequency, FullRefreshPeriod: DefaultFullRefreshPeriod, Inventory: inventory, Owners: owners,
+		Recorder: record.NewFakeRecorder(10_000),
 	}
-	r.refresher = newSingleRefresher(Options{
-		StatusUpdateFrequency: DefaultStatusUpdateFrequency, FullRefreshPeriod: DefaultFullRefreshPeriod, Inventory: inventory,
-	}, reconciler, logr.Discard())
+	reconciler := newReconciler(options)
+	r.refresher = newSingleRefresher(options, reconciler, logr.Discard())
 	reconciler.reader = r
 	r.watcher = watcher{reconciler: reconciler, single: r.refresher}
 	r.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())

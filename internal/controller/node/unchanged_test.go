@@ -25,7 +25,7 @@ func described(edits ...edit) (*corev1.Node, instances.Observation) {
 }
 
 func refreshing() *reconciler {
-	return &reconciler{owners: ownership.Rules{ProviderName: "sim"}, state: newState(), metrics: newMetrics(nil, nil), traces: newTraces(nil)}
+	return newReconciler(Options{Owners: ownership.Rules{ProviderName: "sim"}})
 }
 
 func TestARefreshLooksAgainWhenSomethingHasChanged(t *testing.T) {

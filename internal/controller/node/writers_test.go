@@ -9,9 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -186,94 +184,6 @@ func TestANodeIsInitializedWhateverItsIDIsSpelledLike(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A proxy answers a write with 404. The node exists, and is initialized by the next try.
-func TestA404ToAWriteProvesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		left := 2
-		s := newSmall(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
-			if left--; left >= 0 {
-				return apierrors.NewGenericServerResponse(404, "patch", schema.GroupResource{Resource: "nodes"}, "node0", "page not found", 0, true)
-			}
-			return c.Patch(ctx, object, patch, options...)
-		}}, newNode(withTaints(cloudTaint)))
-		s.cloud.show = []provider.Instance{instance("sim://0", "node0", "a", internalIP("10.0.0.1"))}
-		node, result := s.pass(t, "node0")
-		for try := 0; ownership.Uninitialized(node) && try < 3; try++ {
-			if result.RequeueAfter <= 0 {
-				t.Fatal("the node is not tried again")
-			}
-			time.Sleep(result.RequeueAfter)
-			node, result = s.pass(t, "node0")
-		}
-		if ownership.Uninitialized(node) {
-			t.Error("the node is not initialized")
-		}
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if events := s.eventsSince(); len(events) != 1 {
-			t.Errorf("events %q, want none but that it was initialized", events)
-		}
-	})
-}
-
-// A failure that lasts for two seconds is said then, also if no try comes by that time. One that has passed is not.
-func TestAFailureIsSaidWhenItLasts(t *testing.T) {
-	for name, test := range map[string]struct {
-		lasts time.Duration
-		want  int
-	}{"for a moment": {time.Second, 0}, "for longer": {3 * time.Second, 1}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newSmall(interceptor.Funcs{}, newNode(withTaints(cloudTaint)))
-				s.cloud.fails = provider.Throttled(time.Minute, errors.New("429"))
-				s.pass(t, "node0")
-				if events := s.eventsSince(); len(events) > 0 {
-					t.Errorf("events at once: %q", events)
-				}
-				time.Sleep(test.lasts)
-				s.cloud.fails, s.cloud.show = nil, []provider.Instance{instance("sim://0", "node0", "a", internalIP("10.0.0.1"))}
-				warnings := s.eventsSince()
-				if node, _ := s.pass(t, "node0"); ownership.Uninitialized(node) {
-					t.Error("the node is not initialized")
-				}
-				time.Sleep(time.Minute)
-				synctest.Wait()
-				if all := s.eventsSince(); len(warnings) != test.want || len(all) != 1 {
-					t.Errorf("warnings %q and events %q, want %d and one", warnings, all, test.want)
-				}
-			})
-		})
-	}
-}
-
-// A write that came too late is planned anew for the node as it is, and the cloud is not asked again.
-func TestAnAnswerOutlivesAConflict(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		conflicts := 3
-		s := newSmall(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
-			if conflicts--; conflicts >= 0 {
-				return apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "node0", errors.New("changed"))
-			}
-			return c.Patch(ctx, object, patch, options...)
-		}}, newNode(withTaints(cloudTaint)))
-		s.cloud.show = []provider.Instance{instance("sim://0", "node0", "a", internalIP("10.0.0.1"))}
-		s.cloud.takes = 10 * time.Second
-		for range conflicts + 1 {
-			_, result := s.pass(t, "node0")
-			time.Sleep(result.RequeueAfter)
-			changed := s.node(t, "node0")
-			withLabels("changed", time.Now().Format("150405.000"))(changed)
-			if err := s.Client.Update(t.Context(), changed); err != nil {
-				t.Fatal(err)
-			}
-			s.state.changed(changed, time.Now()) // the watch
-		}
-		if node := s.node(t, "node0"); ownership.Uninitialized(node) || s.cloud.listings != 1 {
-			t.Errorf("the node waits: %t, after %d questions; want one", ownership.Uninitialized(node), s.cloud.listings)
-		}
-	})
 }
 
 // A node changes in a way that matters while the cloud takes its time: what is sent is planned for the newer version.
