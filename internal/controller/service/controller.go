@@ -110,6 +110,28 @@ func New(options Options) (*Controller, error) {
 	if err := options.complete(); err != nil {
 		return nil, err
 	}
+	c := wire(options)
+	watcher := watcher{c.reconciler}
+	var err error
+	c.Controller, err = kit.NewController(Name, kit.ControllerOptions{
+		Reconciler: c.reconciler, Workers: workersFor(c.limiter.Places()), Logger: options.Logger,
+		LoggerFor: func(key types.NamespacedName) logr.Logger {
+			return options.Logger.WithValues("service", nameOf(key).String())
+		},
+		Sources: []source.Source{
+			source.Kind(options.Cache, &corev1.Service{}, watcher.services()),
+			source.Kind(options.Cache, &corev1.Node{}, watcher.nodes()),
+			source.Func(c.enqueuer.Capture),
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// wire joins the parts of a controller whose options are complete. It has no queue yet, and changes no load balancers before lead.
+func wire(options Options) *Controller {
 	metrics, states := newMetrics(options.Registerer), newStates()
 	targets := &targets{
 		reader: options.Client, owners: options.Owners,
@@ -130,23 +152,17 @@ func New(options Options) (*Controller, error) {
 	reconciler.limiter = writelimit.New(options.Writes, options.shared, c.admit, nameOfWriter)
 	c.orphans = newOrphanDeleter(reconciler.limiter, options.Recorder)
 	registerCounts(options.Registerer, states, reconciler.limiter)
-	watcher := watcher{reconciler}
-	var err error
-	c.Controller, err = kit.NewController(Name, kit.ControllerOptions{
-		Reconciler: reconciler, Workers: workersFor(reconciler.limiter.Places()), Logger: options.Logger,
-		LoggerFor: func(key types.NamespacedName) logr.Logger {
-			return options.Logger.WithValues("service", nameOf(key).String())
-		},
-		Sources: []source.Source{
-			source.Kind(options.Cache, &corev1.Service{}, watcher.services()),
-			source.Kind(options.Cache, &corev1.Node{}, watcher.nodes()),
-			source.Func(c.enqueuer.Capture),
-		},
-	})
-	if err != nil {
-		return nil, err
+	return c
+}
+
+// lead has the controller change load balancers, and keep the record of them.
+func (c *Controller) lead(balancer cloudprovider.LoadBalancer) *applier {
+	applier := &applier{
+		balancer: balancer, change: provider.CapabilitiesOf(c.options.Cloud).ChangeTargets,
+		client: c.options.Client, clusterName: c.options.ClusterName, clusterUID: clusterUID(c.options.Client),
 	}
-	return c, nil
+	c.applier, c.record = applier, newRecord(c.options.Record, c.lister(applier))
+	return applier
 }
 
 // complete fills in defaults and returns all that is missing.
@@ -181,12 +197,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		return nil
 	}
 	ctx = logf.IntoContext(ctx, c.options.Logger)
-	applier := &applier{
-		balancer: balancer, change: provider.CapabilitiesOf(c.options.Cloud).ChangeTargets,
-		client: c.options.Client, clusterName: c.options.ClusterName, clusterUID: clusterUID(c.options.Client),
-	}
-	c.reconciler.applier, c.reconciler.record = applier, newRecord(c.options.Record, c.lister(applier))
-	drift := c.newDriftCheck(applier)
+	drift := c.newDriftCheck(c.lead(balancer))
 	ctx, cancel := context.WithCancel(ctx)
 	var others sync.WaitGroup
 	defer others.Wait()

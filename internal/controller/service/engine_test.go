@@ -22,8 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
-	"github.com/mooring-ccm/mooring/internal/controller/service/orphancheck"
-	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
@@ -42,6 +40,16 @@ type engine struct {
 	stop    func()
 }
 
+// wireTest wires a controller as New does, which leads. Its pauses have no jitter, and it knows the cluster's UID.
+func wireTest(options Options, balancer cloudprovider.LoadBalancer) *Controller {
+	options.Classes, options.Owners = Classes{Default: true}, ownership.Rules{ProviderName: "sim"}
+	options.TargetDelay, options.FirstRetry, options.LongestRetry = DefaultTargetDelay, DefaultFirstRetry, kit.LongestRetry
+	c := wire(options)
+	c.backoff.jitter = false
+	c.lead(balancer).clusterUID = func(context.Context) types.UID { return "me" }
+	return c
+}
+
 // startEngine starts an engine with as many workers as writes. It must be stopped before the test's bubble ends.
 func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 	t.Helper()
@@ -53,32 +61,16 @@ func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 	}
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Millisecond, time.Second)
 	e.queue = priorityqueue.New(t.Name(), func(options *priorityqueue.Opts[reconcile.Request]) { options.RateLimiter = limiter })
-	metrics, states := newMetrics(nil), newStates()
-	targets := &targets{
-		reader: e.cluster, quiet: DefaultTargetQuiet, delay: DefaultTargetDelay, metrics: metrics, changed: make(chan struct{}, 1),
-		labels: e.cloud.Capabilities().SelectsByLabels,
-	}
 	if e.instances == nil {
 		e.instances = e.cloud
 	}
-	targets.owners = ownership.Rules{ProviderName: "sim"}
-	applier := &applier{balancer: e.cloud, change: e.cloud.Capabilities().ChangeTargets, client: e.cluster, clusterUID: func(context.Context) types.UID { return "me" }}
-	reconciler := &reconciler{
-		reader: e.cluster, classes: Classes{Default: true}, targets: targets, states: states, metrics: metrics,
-		events:  &events{recorder: e.events, metrics: metrics},
-		backoff: backoff{first: DefaultFirstRetry, longest: kit.LongestRetry}, applier: applier, tellsApart: e.cloud.list != nil,
-	}
-	e.core = &Controller{
-		options: Options{Cloud: e.cloud, DriftCheckPeriod: -1, DriftCheckCalls: DefaultDriftCheckCalls, AbsenceTime: DefaultAbsenceTime, Client: e.cluster,
-			Classes: Classes{Default: true}, Recorder: e.events},
-		reconciler: reconciler, orphanMetrics: orphancheck.NewMetrics(nil),
-	}
-	reconciler.record = newRecord(e.record, e.core.lister(applier))
+	e.core = wireTest(Options{
+		Cloud: e.cloud, Client: e.cluster, Recorder: e.events, Writes: writes, TargetQuiet: DefaultTargetQuiet, AbsenceTime: DefaultAbsenceTime,
+		DriftCheckPeriod: -1, DriftCheckCalls: DefaultDriftCheckCalls, Record: e.record,
+	}, e.cloud)
 	_ = e.core.enqueuer.Capture(context.Background(), e.queue)
-	reconciler.limiter = writelimit.New(writes, false, e.core.admit, nameOfWriter)
-	e.core.orphans = newOrphanDeleter(reconciler.limiter, e.events)
-	e.watcher = watcher{reconciler}
-	e.run(workersFor(reconciler.limiter.Places()))
+	e.watcher = watcher{e.core.reconciler}
+	e.run(workersFor(e.core.limiter.Places()))
 	return e
 }
 

@@ -18,9 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-ccm/mooring/dev/scenariotest"
-	"github.com/mooring-ccm/mooring/internal/controller/kit"
-	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
-	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -66,18 +63,7 @@ func newScenario() *scenario {
 // restart builds the controller, as a process that knows nothing.
 func (s *scenario) restart() {
 	s.events = record.NewFakeRecorder(1000)
-	metrics := newMetrics(nil)
-	targets := &targets{
-		reader: s.cluster, delay: DefaultTargetDelay, metrics: metrics, changed: make(chan struct{}, 1),
-	}
-	targets.owners = ownership.Rules{ProviderName: "sim"}
-	s.reconciler = &reconciler{
-		reader: s.cluster, classes: Classes{Default: true}, targets: targets, states: newStates(), metrics: metrics,
-		events: &events{recorder: s.events, metrics: metrics}, limiter: writelimit.New(1, false, func(types.NamespacedName) {}, nameOfWriter),
-		backoff: backoff{first: DefaultFirstRetry, longest: kit.LongestRetry},
-		applier: &applier{balancer: shownCalls{s.cloud, &s.out}, client: shownPatches{s.cluster, &s.out},
-			clusterUID: func(context.Context) types.UID { return "me" }},
-	}
+	s.reconciler = wireTest(Options{Cloud: s.cloud, Client: shownPatches{s.cluster, &s.out}, Recorder: s.events, Writes: 1}, shownCalls{s.cloud, &s.out}).reconciler
 }
 
 // play does what one command says.
