@@ -204,7 +204,8 @@ func listenAsNodePort(t *testing.T, host netip.Addr) net.Listener {
 	t.Helper()
 	var listener net.Listener
 	poll.Until(t, "a node port is free", func(context.Context) (err error) {
-		listener, err = net.Listen("tcp", net.JoinHostPort(host.String(), strconv.Itoa(30000+mathrand.IntN(2768))))
+		// The API server draws ports for Services from above the first 86 while it can.
+		listener, err = net.Listen("tcp", net.JoinHostPort(host.String(), strconv.Itoa(30000+mathrand.IntN(86))))
 		return err
 	})
 	return listener
