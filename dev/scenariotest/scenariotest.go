@@ -3,31 +3,42 @@
 package scenariotest
 
 import (
+	"cmp"
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/cockroachdb/datadriven"
+	"github.com/go-logr/logr"
 )
 
-// Play carries out one command and returns what came of it. An error says that the command is wrong.
-type Play func(ctx context.Context, command *datadriven.TestData) (came string, err error)
+// Play carries out one command. An error says that the command is wrong.
+type Play func(ctx context.Context, command *datadriven.TestData) error
 
-// Run runs all files of a folder, each in virtual time of its own. Begin returns what plays a file's commands.
-func Run(t *testing.T, folder string, begin func() Play) {
+// Run runs all files of a folder, each in virtual time of its own. Begin returns what plays a file's commands, and writes to out what comes of the one
+// that is played.
+func Run(t *testing.T, folder string, begin func(out *strings.Builder) Play) {
 	datadriven.Walk(t, folder, func(t *testing.T, path string) {
 		synctest.Test(t, func(t *testing.T) {
-			play := begin()
+			out := &strings.Builder{}
+			play := begin(out)
 			datadriven.RunTest(t, path, func(t *testing.T, command *datadriven.TestData) string {
-				came, err := play(t.Context(), command)
-				if err != nil {
+				out.Reset()
+				if err := play(logr.NewContext(t.Context(), logr.Discard()), command); err != nil {
 					command.Fatalf(t, "%v", err)
 				}
-				if came == "" {
-					return "ok"
-				}
-				return came
+				synctest.Wait() // what runs on beside the command has written by then
+				return cmp.Or(out.String(), "ok")
 			})
 		})
 	})
+}
+
+// NamesIn returns the keys of arguments.
+func NamesIn(arguments []datadriven.CmdArg) (names []string) {
+	for _, argument := range arguments {
+		names = append(names, argument.Key)
+	}
+	return names
 }

@@ -85,6 +85,9 @@ func TestTheBillCountsByStepAndAction(t *testing.T) {
 	if problems := b.moreCalls(nil, map[string]int{"Write": 1}); len(problems) != 1 || !strings.Contains(problems[0], "Write 2 times more often") {
 		t.Errorf("what is moreCalls is %q", problems)
 	}
+	if problems := b.moreCalls(nil, map[string]int{"Write": 2}); len(problems) > 0 {
+		t.Errorf("what is moreCalls with a refresh more is %q", problems)
+	}
 	if problems := b.moreCalls(map[string]string{"Write": "because"}, nil); len(problems) > 0 {
 		t.Errorf("what is moreCalls with a reason is %q", problems)
 	}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/datadriven"
@@ -40,22 +39,14 @@ import (
 //	                           the cloud has this instance, which is like that: rack is a label of its own; stopped: it does not run
 //	cloud a gone               the cloud has none
 //	listings fail              listings of the cloud fail from now on; or are throttled; or work again
-//	writes refused a           the API server refuses what is written to the nodes from now on; or it answers with a conflict, is overloaded or
-//	                           unanswered, or a proxy says not-found; or writes work again. addresses-refused: their addresses alone
+//	writes refused a           the API server refuses what is written to the nodes from now on; or it answers with a conflict, is overloaded,
+//	                           unavailable or unanswered, or a proxy says not-found; or writes work again. addresses-refused: their addresses alone
 //	label a KEY=VALUE          a user labels the node
 //	initialize a               another manager takes the taint
 //	delete a                   the node is deleted; replace a: and one of its name joins, as another object
 //	run 1m                     time passes, in which the controller makes its passes, and compares all nodes with the cloud every five minutes
 func TestScenarios(t *testing.T) {
-	scenariotest.Run(t, "testdata/scenarios", func() scenariotest.Play {
-		s := newScenario()
-		return func(ctx context.Context, command *datadriven.TestData) (string, error) {
-			s.out.Reset()
-			err := s.play(logr.NewContext(ctx, logr.Discard()), command)
-			synctest.Wait()
-			return s.out.String(), err
-		}
-	})
+	scenariotest.Run(t, "testdata/scenarios", func(out *strings.Builder) scenariotest.Play { return newScenario(out).play })
 }
 
 // scenario is a cluster with its cloud, and the controller between them, whose watch and queue it is.
@@ -79,12 +70,12 @@ type scenario struct {
 	made int
 
 	mu  sync.Mutex // events may come at any time
-	out strings.Builder
+	out *strings.Builder
 }
 
-func newScenario() *scenario {
+func newScenario(out *strings.Builder) *scenario {
 	s := &scenario{
-		began: time.Now(), due: map[string]time.Time{}, seen: map[string]*corev1.Node{}, instances: map[string]provider.Instance{},
+		out: out, began: time.Now(), due: map[string]time.Time{}, seen: map[string]*corev1.Node{}, instances: map[string]provider.Instance{},
 		writes: map[string]string{}, patches: map[string]string{}, byUsers: map[string]bool{},
 	}
 	s.small = newSmall(interceptor.Funcs{
@@ -107,7 +98,7 @@ func newScenario() *scenario {
 func (s *scenario) show(format string, values ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, _ = fmt.Fprintf(&s.out, "%s: %s\n", time.Since(s.began).Round(time.Millisecond), fmt.Sprintf(format, values...))
+	_, _ = fmt.Fprintf(s.out, "%s: %s\n", time.Since(s.began).Round(time.Millisecond), fmt.Sprintf(format, values...))
 }
 
 // dueQueue has a pass over a node at once.
@@ -138,6 +129,9 @@ func (s *scenario) play(ctx context.Context, d *datadriven.TestData) error {
 		}
 		s.cloud.fails = failure
 	case "writes":
+		if _, found := answersTo("")[first]; !found {
+			return fmt.Errorf("there are no writes that are or do %q", first)
+		}
 		for _, argument := range d.CmdArgs[1:] {
 			s.writes[argument.Key] = first
 		}
@@ -295,20 +289,24 @@ func (s *scenario) run(ctx context.Context, until time.Time) error {
 	}
 }
 
+// answersTo are the answers to a write of a node, as the command calls them.
+func answersTo(name string) map[string]error {
+	nodes := corev1.Resource("nodes")
+	refused := apierrors.NewForbidden(nodes, name, errors.New("a policy denies it"))
+	return map[string]error{
+		"work": nil, "refused": refused, "addresses-refused": refused,
+		"conflict":   apierrors.NewConflict(nodes, name, errors.New("the object has been modified")),
+		"not-found":  apierrors.NewGenericServerResponse(404, "patch", nodes, name, "page not found", 0, true),
+		"overloaded": apierrors.NewTooManyRequests("too many requests", 1), "unavailable": apierrors.NewServiceUnavailable("unavailable"),
+		"unanswered": context.DeadlineExceeded,
+	}
+}
+
 // write lets a write take effect, or answers as it is set, and shows it.
 func (s *scenario) write(object client.Object, patch client.Patch, sub string, do func() error) error {
 	name := object.GetName()
-	refused := apierrors.NewForbidden(corev1.Resource("nodes"), name, errors.New("a policy denies it"))
-	answers := map[string]error{
-		"refused": refused, "conflict": apierrors.NewConflict(corev1.Resource("nodes"), name, errors.New("the object has been modified")),
-		"not-found":  apierrors.NewGenericServerResponse(404, "patch", corev1.Resource("nodes"), name, "page not found", 0, true),
-		"overloaded": apierrors.NewTooManyRequests("too many requests", 1), "unanswered": context.DeadlineExceeded,
-	}
-	if sub == "status" {
-		answers["addresses-refused"] = refused
-	}
-	answer := answers[s.writes[name]]
-	if answer == nil {
+	answer := answersTo(name)[s.writes[name]]
+	if answer == nil || s.writes[name] == "addresses-refused" && sub != "status" {
 		answer = do()
 	}
 	var changes strings.Builder

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -39,14 +38,7 @@ import (
 //	listing                   the cloud declares a list, by which it answers from now on
 //	pass                      the controller decides by what the cloud says now of all instances, and carries that out
 func TestScenarios(t *testing.T) {
-	scenariotest.Run(t, "testdata/scenarios", func() scenariotest.Play {
-		s := newScenario()
-		return func(ctx context.Context, command *datadriven.TestData) (string, error) {
-			s.out.Reset()
-			err := s.play(ctx, command)
-			return s.out.String(), err
-		}
-	})
+	scenariotest.Run(t, "testdata/scenarios", func(out *strings.Builder) scenariotest.Play { return newScenario(out).play })
 }
 
 // scenario is a cluster, what the cloud says of its nodes, and the controller between them, which acts on command.
@@ -58,17 +50,18 @@ type scenario struct {
 	// lists says that the cloud declares a list, by which it answers.
 	lists      bool
 	reconciler *reconciler
-	out        strings.Builder
+	out        *strings.Builder
 }
 
 // newScenario returns a scenario with the settings of the flags. The record of deletions is known, and is not written: the reconciler
 // remembers the deletions itself.
-func newScenario() *scenario {
+func newScenario(out *strings.Builder) *scenario {
 	began := time.Now()
 	cluster := &shownNodes{memoryNodes: &memoryNodes{nodes: map[string]*corev1.Node{}}, began: began}
 	settings := DefaultSettings()
 	deletionLog := &DeletionLog{Namespace: "kube-system", Name: "deletions", DryRun: true}
 	return &scenario{
+		out:   out,
 		began: began, cluster: cluster, instances: map[string]string{},
 		reconciler: &reconciler{
 			reader: cluster, settings: settings, deletionLog: deletionLog, metrics: newMetrics(nil), state: nodeState{},
@@ -83,7 +76,6 @@ func newScenario() *scenario {
 
 // play does what one command says.
 func (s *scenario) play(ctx context.Context, d *datadriven.TestData) error {
-	ctx = logr.NewContext(ctx, logr.Discard())
 	needed := map[string]int{"nodes": 1, "kubelet": 2, "cloud": 2, "annotate": 2, "advance": 1}[d.Cmd]
 	if len(d.CmdArgs) < needed {
 		return fmt.Errorf("%s needs %d arguments", d.Cmd, needed)
@@ -92,9 +84,9 @@ func (s *scenario) play(ctx context.Context, d *datadriven.TestData) error {
 	case "nodes":
 		return s.join(d)
 	case "kubelet":
-		return s.report(d.CmdArgs[0].Key, namesIn(d.CmdArgs[1:]))
+		return s.report(d.CmdArgs[0].Key, scenariotest.NamesIn(d.CmdArgs[1:]))
 	case "cloud":
-		return s.say(d.CmdArgs[0].Key, namesIn(d.CmdArgs[1:]))
+		return s.say(d.CmdArgs[0].Key, scenariotest.NamesIn(d.CmdArgs[1:]))
 	case "annotate":
 		key, value := d.CmdArgs[1].Key, strings.Join(d.CmdArgs[1].Vals, ",")
 		return s.cluster.edit(d.CmdArgs[0].Key, func(n *corev1.Node) { metav1.SetMetaDataAnnotation(&n.ObjectMeta, key, value) })
@@ -110,13 +102,6 @@ func (s *scenario) play(ctx context.Context, d *datadriven.TestData) error {
 		return fmt.Errorf("there is no command %q", d.Cmd)
 	}
 	return nil
-}
-
-func namesIn(arguments []datadriven.CmdArg) (names []string) {
-	for _, argument := range arguments {
-		names = append(names, argument.Key)
-	}
-	return names
 }
 
 // join has nodes join the cluster, whose instances run.
@@ -228,13 +213,13 @@ func (s *scenario) showPlan(planned plan) {
 		}
 		steps = append(steps, step)
 	}
-	_, _ = fmt.Fprintf(&s.out, "at %s, plan: %s\n", time.Since(s.began), cmp.Or(strings.Join(steps, "; "), "nothing"))
+	_, _ = fmt.Fprintf(s.out, "at %s, plan: %s\n", time.Since(s.began), cmp.Or(strings.Join(steps, "; "), "nothing"))
 	if planned.affirm {
-		_, _ = fmt.Fprintln(&s.out, "waiting for the cloud to affirm others")
+		_, _ = fmt.Fprintln(s.out, "waiting for the cloud to affirm others")
 	}
 	for _, node := range slices.Sorted(maps.Keys(planned.due)) {
 		if wait := time.Until(planned.due[node]); !planned.affirm {
-			_, _ = fmt.Fprintf(&s.out, "%s is asked for again in %s\n", strings.TrimPrefix(string(node), "uid-"), max(0, wait))
+			_, _ = fmt.Fprintf(s.out, "%s is asked for again in %s\n", strings.TrimPrefix(string(node), "uid-"), max(0, wait))
 		}
 	}
 }
@@ -244,15 +229,15 @@ func (s *scenario) showRemembered(before []*corev1.Node, planned plan) {
 	slices.SortFunc(before, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
 	for _, node := range before {
 		if row, known := s.reconciler.guard.denials[node.UID]; known && s.cluster.get(node.Name) != nil {
-			_, _ = fmt.Fprintf(&s.out, "remembered of %s: denials %d, believed %d, first to last %s\n",
+			_, _ = fmt.Fprintf(s.out, "remembered of %s: denials %d, believed %d, first to last %s\n",
 				node.Name, row.observed, row.credible, row.last.Sub(row.first))
 		}
 	}
 	for _, reason := range slices.Sorted(maps.Keys(planned.held)) {
-		_, _ = fmt.Fprintf(&s.out, "held for %s: %d\n", reason, planned.held[reason])
+		_, _ = fmt.Fprintf(s.out, "held for %s: %d\n", reason, planned.held[reason])
 	}
 	if spent := total(s.reconciler.guard.spent); spent > 0 {
-		_, _ = fmt.Fprintf(&s.out, "remembered: deletions %d of at most %d\n", spent, planned.limit)
+		_, _ = fmt.Fprintf(s.out, "remembered: deletions %d of at most %d\n", spent, planned.limit)
 	}
 }
 

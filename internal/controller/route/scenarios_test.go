@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -38,14 +37,7 @@ import (
 //	restart                     another process begins to lead
 //	run 1m                      time passes, in which the controller makes its passes when they are due
 func TestScenarios(t *testing.T) {
-	scenariotest.Run(t, "testdata/scenarios", func() scenariotest.Play {
-		s := newScenario()
-		return func(ctx context.Context, command *datadriven.TestData) (string, error) {
-			s.out.Reset()
-			err := s.play(ctx, command)
-			return s.out.String(), err
-		}
-	})
+	scenariotest.Run(t, "testdata/scenarios", func(out *strings.Builder) scenariotest.Play { return newScenario(out).play })
 }
 
 // scenario is a cluster, the routes of its cloud, and the controller between them.
@@ -57,15 +49,15 @@ type scenario struct {
 	reconciler *reconciler
 	// due is when the next pass is.
 	due time.Time
-	out strings.Builder
+	out *strings.Builder
 	// last is what was shown of the last pass: the same again is left out.
 	last string
 }
 
-func newScenario() *scenario {
+func newScenario(out *strings.Builder) *scenario {
 	effects := &effects{}
 	s := &scenario{
-		began: time.Now(), effects: effects, cluster: &memoryNodes{effects: effects, nodes: map[string]*corev1.Node{}, hidden: map[string]bool{}, patches: map[string]string{}},
+		out: out, began: time.Now(), effects: effects, cluster: &memoryNodes{effects: effects, nodes: map[string]*corev1.Node{}, hidden: map[string]bool{}, patches: map[string]string{}},
 		cloud: &memoryRoutes{effects: effects, behavior: map[string]string{}, aliases: map[types.NodeName]types.NodeName{}, lists: "work"},
 	}
 	s.restart()
@@ -95,26 +87,26 @@ func (s *scenario) play(ctx context.Context, d *datadriven.TestData) error {
 	case "nodes":
 		s.join(d.CmdArgs)
 	case "delete":
-		for _, name := range namesIn(d.CmdArgs) {
+		for _, name := range scenariotest.NamesIn(d.CmdArgs) {
 			delete(s.cluster.nodes, name)
 		}
 		s.noted()
 	case "hide":
-		for _, name := range namesIn(d.CmdArgs) {
+		for _, name := range scenariotest.NamesIn(d.CmdArgs) {
 			s.cluster.hidden[name] = true
 		}
 	case "services":
-		s.cluster.services = namesIn(d.CmdArgs)
+		s.cluster.services = scenariotest.NamesIn(d.CmdArgs)
 	case "route":
 		s.cloud.add(d.CmdArgs)
 	case "vanish":
-		s.cloud.delete(namesIn(d.CmdArgs)...)
+		s.cloud.delete(scenariotest.NamesIn(d.CmdArgs)...)
 	case "calls":
-		return s.cloud.behave(d.CmdArgs[0].Key, namesIn(d.CmdArgs[1:]))
+		return s.cloud.behave(d.CmdArgs[0].Key, scenariotest.NamesIn(d.CmdArgs[1:]))
 	case "patches":
-		return s.cluster.answerPatches(d.CmdArgs[0].Key, namesIn(d.CmdArgs[1:]))
+		return s.cluster.answerPatches(d.CmdArgs[0].Key, scenariotest.NamesIn(d.CmdArgs[1:]))
 	case "list":
-		return s.cloud.answerLists(d.CmdArgs[0].Key, namesIn(d.CmdArgs[1:]))
+		return s.cloud.answerLists(d.CmdArgs[0].Key, scenariotest.NamesIn(d.CmdArgs[1:]))
 	case "alias":
 		s.cloud.aliases[types.NodeName(d.CmdArgs[0].Key)] = types.NodeName(d.CmdArgs[0].Vals[0])
 	case "twice":
@@ -125,19 +117,12 @@ func (s *scenario) play(ctx context.Context, d *datadriven.TestData) error {
 		s.restart()
 	case "run":
 		span, err := time.ParseDuration(d.CmdArgs[0].Key)
-		s.run(logr.NewContext(ctx, logr.Discard()), time.Now().Add(span))
+		s.run(ctx, time.Now().Add(span))
 		return err
 	default:
 		return fmt.Errorf("there is no command %q", d.Cmd)
 	}
 	return nil
-}
-
-func namesIn(arguments []datadriven.CmdArg) (names []string) {
-	for _, argument := range arguments {
-		names = append(names, argument.Key)
-	}
-	return names
 }
 
 // join has nodes join the cluster, each a second younger than the one before.
@@ -187,7 +172,7 @@ func (s *scenario) pass(ctx context.Context) time.Duration {
 	at := time.Since(s.began)
 	compared, err := r.compare(ctx)
 	if err != nil {
-		_, _ = fmt.Fprintf(&s.out, "at %s, no plan: %v\n", at, err)
+		_, _ = fmt.Fprintf(s.out, "at %s, no plan: %v\n", at, err)
 		s.last = ""
 		_, _ = r.conclude(ctx, trigger, nil, nil, result{blocked: err})
 		return r.scheduler.When(everything)
@@ -198,7 +183,7 @@ func (s *scenario) pass(ctx context.Context) time.Duration {
 		shown += fmt.Sprintf("error: %v\n", failed)
 	}
 	if shown != s.last || s.out.Len() == 0 {
-		_, _ = fmt.Fprintf(&s.out, "at %s, plan:%s", at, shown)
+		_, _ = fmt.Fprintf(s.out, "at %s, plan:%s", at, shown)
 	}
 	s.last = shown
 	_, _ = r.conclude(ctx, trigger, outcomes, unwritten, result{partial: compared.unclear})

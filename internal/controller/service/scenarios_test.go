@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
@@ -33,14 +32,7 @@ import (
 //	wait 5s              time passes
 //	pass                 the controller looks at the Service
 func TestScenarios(t *testing.T) {
-	scenariotest.Run(t, "testdata/scenarios", func() scenariotest.Play {
-		s := newScenario()
-		return func(ctx context.Context, command *datadriven.TestData) (string, error) {
-			s.out.Reset()
-			err := s.play(ctx, command)
-			return s.out.String(), err
-		}
-	})
+	scenariotest.Run(t, "testdata/scenarios", func(out *strings.Builder) scenariotest.Play { return newScenario(out).play })
 }
 
 // scenario is a cluster with one Service, a cloud, and the controller between them, which acts on command.
@@ -49,13 +41,13 @@ type scenario struct {
 	cloud      *memoryCloud
 	events     *record.FakeRecorder
 	reconciler *reconciler
-	out        strings.Builder
+	out        *strings.Builder
 }
 
 var scenarioKey = types.NamespacedName{Namespace: "shop", Name: "web/uid-1"}
 
-func newScenario() *scenario {
-	s := &scenario{cluster: newCluster(), cloud: &memoryCloud{balancer: map[types.UID]map[string]string{}, calls: map[string]int{}}}
+func newScenario(out *strings.Builder) *scenario {
+	s := &scenario{out: out, cluster: newCluster(), cloud: &memoryCloud{balancer: map[types.UID]map[string]string{}, calls: map[string]int{}}}
 	s.restart()
 	return s
 }
@@ -63,12 +55,11 @@ func newScenario() *scenario {
 // restart builds the controller, as a process that knows nothing.
 func (s *scenario) restart() {
 	s.events = record.NewFakeRecorder(1000)
-	s.reconciler = wireTest(Options{Cloud: s.cloud, Client: shownPatches{s.cluster, &s.out}, Recorder: s.events, Writes: 1}, shownCalls{s.cloud, &s.out}).reconciler
+	s.reconciler = wireTest(Options{Cloud: s.cloud, Client: shownPatches{s.cluster, s.out}, Recorder: s.events, Writes: 1}, shownCalls{s.cloud, s.out}).reconciler
 }
 
 // play does what one command says.
 func (s *scenario) play(ctx context.Context, d *datadriven.TestData) error {
-	ctx = logr.NewContext(ctx, logr.Discard())
 	var argument, value string
 	if len(d.CmdArgs) > 0 {
 		argument, value = d.CmdArgs[0].Key, strings.Join(d.CmdArgs[0].Vals, ",")
@@ -146,7 +137,7 @@ func (s *scenario) pass(ctx context.Context) error {
 	}
 	defer func() { r.states.end(scenarioKey, p.known, p.service) }()
 	if wait := time.Until(p.last.Until); wait > 0 {
-		_, _ = fmt.Fprintf(&s.out, "the next try is due in %s\n", wait)
+		_, _ = fmt.Fprintf(s.out, "the next try is due in %s\n", wait)
 		s.follow(ctx, p)
 		return nil
 	}
@@ -154,7 +145,7 @@ func (s *scenario) pass(ctx context.Context) error {
 	result := r.finish(ctx, p, failure)
 	if failure != nil {
 		s.follow(ctx, p)
-		_, _ = fmt.Fprintf(&s.out, "the next try is due in %s\n", result.RequeueAfter)
+		_, _ = fmt.Fprintf(s.out, "the next try is due in %s\n", result.RequeueAfter)
 	}
 	s.showEvents()
 	return nil
@@ -168,7 +159,7 @@ func (s *scenario) run(ctx context.Context, p *pass) error {
 		}
 		plan := planFor(p.want, p.seen, time.Now())
 		if len(plan) == 0 {
-			_, _ = fmt.Fprintln(&s.out, "plan: nothing")
+			_, _ = fmt.Fprintln(s.out, "plan: nothing")
 			return nil
 		}
 		s.showPlan(plan)
@@ -195,12 +186,12 @@ func (s *scenario) showPlan(plan []action) {
 		}
 		steps = append(steps, step)
 	}
-	_, _ = fmt.Fprintln(&s.out, "plan: "+strings.Join(steps, "; "))
+	_, _ = fmt.Fprintln(s.out, "plan: "+strings.Join(steps, "; "))
 }
 
 func (s *scenario) showEvents() {
 	for range len(s.events.Events) {
-		_, _ = fmt.Fprintln(&s.out, "event: "+<-s.events.Events)
+		_, _ = fmt.Fprintln(s.out, "event: "+<-s.events.Events)
 	}
 }
 
