@@ -10,7 +10,6 @@ package service
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -245,22 +244,24 @@ func (c *Controller) admit(key types.NamespacedName) {
 // byName orders Services: what is due at one time is done in the same order each time.
 func byName(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) }
 
-// retarget queues the load balancers that do not have the desired targets.
+// retarget queues the load balancers that do not have the desired targets. A pass under way may have looked at others, and its row does not say yet what
+// it makes: another one looks after it.
 func (c *Controller) retarget(ctx context.Context) {
 	settled, _, err := c.targets.sets(ctx, nil)
 	if err != nil {
 		return // the next time that they settle
 	}
-	var due []types.NamespacedName
-	all := c.states.all()
-	for _, key := range slices.SortedFunc(maps.Keys(all), byName) {
-		if made := all[key].made; made != nil && made.retargetable() &&
-			(made.targets == nil || !c.targets.of(made.service, settled).servedBy(made.targets)) {
-			due = append(due, key)
+	var due, passing []types.NamespacedName
+	for _, row := range c.states.entries() {
+		switch made := row.made; {
+		case made != nil && made.retargetable() && (made.targets == nil || !c.targets.of(made.service, settled).servedBy(made.targets)):
+			due = append(due, row.key)
+		case row.taken:
+			passing = append(passing, row.key)
 		}
 	}
 	c.metrics.beginRound(due, time.Now())
-	for _, key := range due {
+	for _, key := range slices.SortedFunc(slices.Values(append(due, passing...)), byName) {
 		c.enqueuer.Add(key, priorityRetarget)
 	}
 }

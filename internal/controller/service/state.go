@@ -148,13 +148,21 @@ func (s *states) get(key types.NamespacedName) (row state, found bool) {
 	return state{}, false
 }
 
-// all returns a copy of everything that is remembered.
-func (s *states) all() map[types.NamespacedName]state {
+// entries returns a copy of each row, and who works with it.
+func (s *states) entries() (copied []entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	copied := make(map[types.NamespacedName]state, len(s.byKey))
-	for key, e := range s.byKey {
-		copied[key] = e.state
+	for _, e := range s.byKey {
+		copied = append(copied, *e)
+	}
+	return copied
+}
+
+// all returns a copy of everything that is remembered.
+func (s *states) all() map[types.NamespacedName]state {
+	copied := map[types.NamespacedName]state{}
+	for _, e := range s.entries() {
+		copied[e.key] = e.state
 	}
 	return copied
 }

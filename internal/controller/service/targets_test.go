@@ -110,6 +110,26 @@ func TestTheDelayIsBounded(t *testing.T) {
 	})
 }
 
+// Nodes come while the first pass over a Service writes what it made. Its row does not say yet which targets these are.
+func TestTargetsSettleDuringAPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const patch = 10 * time.Second
+		e := startEngine(t, 1, func(e *engine) { e.cluster.patchTakes = patch })
+		defer e.stop()
+		synctest.Wait() // the set of nodes is known
+		e.addService(serviceWith())
+		time.Sleep(patch + time.Second) // the finalizer is written, and the addresses are being written
+		if ensured := e.cloud.count("ensure"); ensured != 1 {
+			t.Fatalf("the load balancer was ensured %d times, want once", ensured)
+		}
+		e.changeNode("a", nodeWith("a"))
+		time.Sleep(time.Minute)
+		if err := e.mismatch(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func namesIn(set map[string]string) []types.NodeName {
 	names := []types.NodeName{}
 	for name := range set {
@@ -156,10 +176,11 @@ func TestNoBackendIsMissed(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		writes := rapid.IntRange(1, 3).Draw(rt, "writes")
 		byDifference := rapid.Bool().Draw(rt, "by difference")
+		patch := time.Duration(rapid.IntRange(0, 10).Draw(rt, "seconds a patch takes")) * time.Second
 		seed := rapid.Uint64().Draw(rt, "seed")
 		steps := rapid.IntRange(1, 60).Draw(rt, "steps")
 		synctest.Test(t, func(t *testing.T) {
-			e := startEngine(t, writes, func(e *engine) { e.cloud.byDifference = byDifference })
+			e := startEngine(t, writes, func(e *engine) { e.cloud.byDifference, e.cluster.patchTakes = byDifference, patch })
 			defer e.stop()
 			heal := e.cloud.misbehave(seed)
 			chance := rand.New(rand.NewPCG(seed, 1))
