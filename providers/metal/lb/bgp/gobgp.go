@@ -17,7 +17,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
-// Here is what the speaker does only because GoBGP is as it is. Each of the five says what the library does, in which version, and which
+// Here is what the speaker does only because GoBGP is as it is. Each of the six says what the library does, in which version, and which
 // tests fail without it. A new version has to be tried with each.
 
 // 1. Tables (GoBGP v4.8.0; TestGroupsWithoutAddPath).
@@ -91,36 +91,36 @@ func (l *library) serves(group string) bool {
 // that takes several: it looks whether ADD-PATH was negotiated for the family that such a table has in the library. What is
 // announced while the session is up it sends as it should. So what is announced is announced again when a session has begun.
 
-// beginnings remember the groups with routers whose sessions have begun since the last take. It is safe for concurrent use.
-type beginnings struct {
+// notices remember what was reported since the last take. They are safe for concurrent use.
+type notices[K comparable] struct {
 	// some has room for one notice.
 	some chan struct{}
 
-	mu     sync.Mutex
-	groups map[string]bool
+	mu       sync.Mutex
+	reported map[K]bool
 }
 
-func newBeginnings() *beginnings {
-	return &beginnings{some: make(chan struct{}, 1), groups: map[string]bool{}}
+func newNotices[K comparable]() *notices[K] {
+	return &notices[K]{some: make(chan struct{}, 1), reported: map[K]bool{}}
 }
 
-// add says that a session has begun with a router that is served from the table of a group.
-func (b *beginnings) add(group string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.groups[group] = true
+// add reports one.
+func (n *notices[K]) add(one K) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.reported[one] = true
 	select {
-	case b.some <- struct{}{}:
+	case n.some <- struct{}{}:
 	default: // a notice is waiting already
 	}
 }
 
-// take returns the groups since the last time, sorted.
-func (b *beginnings) take() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	defer clear(b.groups)
-	return slices.Sorted(maps.Keys(b.groups))
+// take returns what was reported since the last time, sorted.
+func (n *notices[K]) take(compare func(K, K) int) []K {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	defer clear(n.reported)
+	return slices.SortedFunc(maps.Keys(n.reported), compare)
 }
 
 // repeatDelay is how long after its begin a session takes what is announced. A speaker that restarts gracefully says nothing
@@ -134,7 +134,7 @@ func repeatDelay(mode config.BGPMode) time.Duration {
 
 // repeat announces once more what is announced to the groups with sessions that have begun.
 func (s *Speaker) repeat(ctx context.Context) {
-	groups := s.sessions.begun.take()
+	groups := s.sessions.begun.take(strings.Compare)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	library, encoder := s.running.Load(), newEncoder(&s.settings)
@@ -470,4 +470,36 @@ func transmissions(peers []PeerStatus, sent map[netip.Addr]uint64, waiting map[n
 		seen[peer.Name] = one
 	}
 	return seen
+}
+
+// 6. Resets that outlive their session (GoBGP v4.8.0; TestBFDFailsWithoutASession).
+//
+// When BFD fails, the library has the session reset. If the session is not up at that moment, the reset waits, and ends the next one as it begins. BIRD
+// ends its side of BFD with each session, the speaker's side then fails without one, and no session ever lasts. The library keeps the reset with the
+// router, so the router is removed and added. GoBGP v4.9.0 drops such a reset, see https://github.com/osrg/gobgp/issues/3561.
+
+// renew removes and adds the routers whose resets wait for a session.
+func (s *Speaker) renew(ctx context.Context) {
+	waiting := s.sessions.resets.take(netip.Addr.Compare)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	library := s.running.Load()
+	if library == nil {
+		return
+	}
+	var errs []error
+	for _, addr := range waiting {
+		n, known := s.neighbors[addr]
+		if !known {
+			continue
+		}
+		if err := library.remove(ctx, n); err != nil {
+			errs = append(errs, fmt.Errorf("BGP: %w", err))
+			continue
+		}
+		delete(s.neighbors, addr)
+	}
+	if err := errors.Join(append(errs, s.adjust(ctx))...); err != nil {
+		s.log.Error(err, "BGP speaker could not begin sessions anew whose BFD has failed; trying again", "retryAfter", s.options.LookAgain)
+	}
 }

@@ -22,7 +22,9 @@ const (
 type bridge struct {
 	to      logr.Logger
 	explain func(peer netip.Addr, why failure)
-	muted   atomic.Bool
+	// reset is called while the library has a session reset. What it is asked for after that comes after the reset.
+	reset func(peer netip.Addr)
+	muted atomic.Bool
 }
 
 func (b *bridge) logger() *slog.Logger { return slog.New(handler{bridge: b}) }
@@ -62,6 +64,9 @@ func (h handler) Handle(_ context.Context, record slog.Record) error {
 	if peer, why := h.explanation(record); why != (failure{}) {
 		h.bridge.explain(peer, why)
 	}
+	if record.Message == "Send operation notification" {
+		h.bridge.reset(addressIn(record, "Key"))
+	}
 	logger := h.bridge.to
 	switch {
 	case record.Level < slog.LevelInfo:
@@ -91,15 +96,7 @@ func (h handler) Handle(_ context.Context, record slog.Record) error {
 
 // explanation returns why a session does not come up or has ended, when a record says so.
 func (h handler) explanation(record slog.Record) (peer netip.Addr, why failure) {
-	value := func(key string) (found slog.Value) {
-		record.Attrs(func(attr slog.Attr) bool {
-			if attr.Key == key {
-				found = attr.Value
-			}
-			return attr.Key != key
-		})
-		return found
-	}
+	value := func(key string) slog.Value { return valueIn(record, key) }
 	switch record.Message {
 	case "failed to connect":
 		return h.peer, dialFailure(value("Error").String())
@@ -113,15 +110,27 @@ func (h handler) explanation(record slog.Record) (peer netip.Addr, why failure) 
 	case "hold timer expired":
 		return h.peer, failure{HoldTimeOver, "the router was silent for the hold time"}
 	case "Expired":
-		return bfdPeer(value), failure{BFDDown, "BFD: the router is silent"}
+		return addressIn(record, "Peer"), failure{BFDDown, "BFD: the router is silent"}
 	case "Remote peer signaled BFD down":
-		return bfdPeer(value), failure{BFDDown, "BFD: the router says that it receives nothing from the speaker"}
+		return addressIn(record, "Peer"), failure{BFDDown, "BFD: the router says that it receives nothing from the speaker"}
 	}
 	return netip.Addr{}, failure{}
 }
 
-func bfdPeer(value func(string) slog.Value) netip.Addr {
-	peer, _ := netip.ParseAddr(value("Peer").String())
+// valueIn returns what a record says under a key.
+func valueIn(record slog.Record, key string) (found slog.Value) {
+	record.Attrs(func(attr slog.Attr) bool {
+		if attr.Key == key {
+			found = attr.Value
+		}
+		return attr.Key != key
+	})
+	return found
+}
+
+// addressIn returns the router that a record names under a key.
+func addressIn(record slog.Record, key string) netip.Addr {
+	peer, _ := netip.ParseAddr(valueIn(record, key).String())
 	return peer
 }
 

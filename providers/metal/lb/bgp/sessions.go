@@ -28,8 +28,10 @@ type sessions struct {
 	// tallies are how much is announced, by group.
 	tallies map[string]*tally
 	// begun are the groups to which everything has to be announced again, repeatDelay after a session has begun.
-	begun       *beginnings
+	begun       *notices[string]
 	repeatDelay time.Duration
+	// resets are the routers whose sessions the library is to reset, and which have none.
+	resets *notices[netip.Addr]
 	// graceful says that the mode is GracefulRestart.
 	graceful bool
 	// watchers have room for one notice each.
@@ -59,7 +61,7 @@ type peerState struct {
 
 func newSessions(now func() time.Time) *sessions {
 	return &sessions{
-		peers: map[netip.Addr]*peerState{}, tallies: map[string]*tally{}, begun: newBeginnings(),
+		peers: map[netip.Addr]*peerState{}, tallies: map[string]*tally{}, begun: newNotices[string](), resets: newNotices[netip.Addr](),
 		watchers: map[chan struct{}]bool{}, now: now, log: logr.Discard(),
 	}
 }
@@ -194,6 +196,15 @@ func (s *sessions) explain(addr netip.Addr, why failure) {
 		if changed {
 			s.notify()
 		}
+	}
+}
+
+// reset takes notice that the library has a session reset, which may not be up.
+func (s *sessions) reset(addr netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if peer, known := s.peers[addr]; known && peer.state != bgp.BGP_FSM_ESTABLISHED {
+		s.resets.add(addr)
 	}
 }
 

@@ -200,37 +200,70 @@ func TestMultihop(t *testing.T) {
 	}
 }
 
+// fast has BFD notice within 3 s, which a busy machine may not stand still for, and the hold time is far beyond.
+func fast(p config.BGPPeer) config.BGPPeer {
+	interval := metav1.Duration{Duration: time.Second}
+	p.HoldTime, p.KeepaliveTime = seconds(90), seconds(30)
+	p.BFD = &config.BFD{TransmitInterval: interval, ReceiveInterval: interval, Multiplier: 3}
+	return p
+}
+
+// watched waits until a router says that BFD is up.
+func watched(t *testing.T, r *router.Router) {
+	t.Helper()
+	command := map[router.Kind]string{router.FRR: "show bfd peers brief", router.BIRD: "show bfd sessions"}[r.Kind]
+	poll.Until(t, "BFD is up on "+string(r.Kind), func(context.Context) error {
+		if shown := r.Show(t, command); !strings.Contains(strings.ToLower(shown), " up") {
+			return errors.New(shown)
+		}
+		return nil
+	})
+}
+
 func TestBFD(t *testing.T) {
 	l := enter(t, func(n *router.Neighbor) { n.BFD = true })
 	if l == nil {
 		return
 	}
-	fast := func(p config.BGPPeer) config.BGPPeer { // 3 s, which a busy machine may not stand still for, and the hold time is far beyond
-		interval := metav1.Duration{Duration: time.Second}
-		p.HoldTime, p.KeepaliveTime = seconds(90), seconds(30)
-		p.BFD = &config.BFD{TransmitInterval: interval, ReceiveInterval: interval, Multiplier: 3}
-		return p
-	}
 	p := startSpeaker(t, l.speaker, l.dir, section(fast(frrPeer), fast(birdPeer)))
 	p.announce(t, services(0, 1))
 	up(t, p, "frr", "bird")
 	l.converges(t, "begin", services(0, 1))
-	bfdUp := func(r *router.Router) error {
-		command := map[router.Kind]string{router.FRR: "show bfd peers brief", router.BIRD: "show bfd sessions"}[r.Kind]
-		if shown := r.Show(t, command); !strings.Contains(strings.ToLower(shown), " up") {
-			return errors.New(shown)
-		}
-		return nil
-	}
-	for _, r := range []*router.Router{l.frr, l.bird} {
-		poll.Until(t, "BFD is up on "+string(r.Kind), func(context.Context) error { return bfdUp(r) })
-	}
+	watched(t, l.frr)
+	watched(t, l.bird)
 	// Packets no longer get through, and no link goes down.
 	sandbox.Command(t, "ip", "link", "set", "vethspeaker", "nomaster")
 	l.converges(t, "cut off, long before the hold time", nil)
 	says(t, p, "frr", "BFD")
 	sandbox.Command(t, "ip", "link", "set", "vethspeaker", "master", "segment")
 	l.converges(t, "connected again", services(0, 1))
+}
+
+// TestBFDFailsWithoutASession has the packets of BFD lost for a while, and nothing else. The router notices first, and ends the session and its side of BFD.
+// The speaker's side fails while there is no session, see part 6 of gobgp.go.
+func TestBFDFailsWithoutASession(t *testing.T) {
+	sandbox.Require(t, "iptables")
+	l := enter(t, func(n *router.Neighbor) { n.BFD = true })
+	if l == nil {
+		return
+	}
+	slower := fast(birdPeer)
+	slower.BFD.ReceiveInterval = seconds(2)
+	p := startSpeaker(t, l.speaker, l.dir, section(slower))
+	p.announce(t, services(0, 1))
+	up(t, p, "bird")
+	watched(t, l.bird)
+	lose := func(change string) {
+		for _, chain := range []string{"INPUT", "OUTPUT"} {
+			sandbox.Command(t, append(l.bird.Host.Args(), "iptables", change, chain, "-p", "udp", "--dport", "3784", "-j", "DROP")...)
+		}
+	}
+	lose("-I")
+	says(t, p, "bird", "BFD: the router is silent")
+	lose("-D")
+	p.change(t, section(fast(birdPeer))) // BFD fails again before the session is back, if anything still ends it
+	watched(t, l.bird)
+	l.routerConverges(t, l.bird, "BFD is well again", services(0, 1))
 }
 
 // frrPath is what FRR says of one path.

@@ -172,6 +172,8 @@ func (s *Speaker) Run(ctx context.Context) error {
 			s.refresh(ctx)
 		case <-s.sessions.begun.some:
 			s.repeat(ctx)
+		case <-s.sessions.resets.some:
+			s.renew(ctx)
 		case <-s.repetition.timer.C:
 			s.repeatSinglePaths(ctx)
 		case now := <-looks.C:
@@ -219,7 +221,7 @@ func (s *Speaker) begin(ctx context.Context, restarting bool) error {
 	if err != nil {
 		return fmt.Errorf("BGP: %w", err)
 	}
-	library, err := startLibrary(ctx, id, &s.settings, &bridge{to: s.log, explain: s.sessions.explain}, s.sessions)
+	library, err := startLibrary(ctx, id, &s.settings, &bridge{to: s.log, explain: s.sessions.explain, reset: s.sessions.reset}, s.sessions)
 	if err != nil {
 		return fmt.Errorf("BGP: %w", err)
 	}
