@@ -230,6 +230,7 @@ func (c *Controller) retry(name types.NamespacedName) {
 	for _, key := range c.states.retryNow(name) {
 		c.enqueuer.Add(key, priorityChange)
 	}
+	c.record.note()
 }
 
 // admit has a pass that waited for the write limiter made again, before all others: a place is reserved for it.
@@ -290,7 +291,7 @@ func (w watcher) gone(q kit.Queue, service *corev1.Service) {
 }
 
 // changed queues a Service if a change of it makes a difference to us; before is nil if it is new. Our own writes make none; they would else cut short
-// the pause after a failure. Another writer makes one that has changed the addresses of a Service whose plugin gave it none.
+// the pause after a failure. Another writer makes one that gives a Service addresses, or takes them back.
 func (w watcher) changed(q kit.Queue, before, after *corev1.Service) {
 	if before != nil && before.UID != after.UID {
 		w.gone(q, before)
@@ -301,12 +302,12 @@ func (w watcher) changed(q kit.Queue, before, after *corev1.Service) {
 	if before != nil {
 		was = row.intent(before, w.classes)
 	}
-	filledIn := func() bool {
-		return row.made != nil && row.made.ensured && row.made.status != nil && len(row.made.status.Ingress) == 0 &&
-			!sameIngress(before.Status.LoadBalancer.Ingress, after.Status.LoadBalancer.Ingress)
+	addressed := func() bool {
+		had, has := len(before.Status.LoadBalancer.Ingress) > 0, len(after.Status.LoadBalancer.Ingress) > 0
+		return had != has && (row.taken || row.made != nil && row.made.status != nil && len(row.made.status.Ingress) > 0 != has)
 	}
-	if was != is || is == provide && (len(changes(before, after)) > 0 || filledIn()) {
-		kit.Add(q, uidKey(after), queuePriority(after, is, row))
+	if was != is || is == provide && (len(changes(before, after)) > 0 || addressed()) {
+		kit.Add(q, uidKey(after), queuePriority(after, is, row.state))
 	}
 }
 

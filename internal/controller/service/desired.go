@@ -1,7 +1,6 @@
 package service
 
 import (
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -328,11 +327,6 @@ func (t *targetSet) loses(next *targetSet) bool {
 		}
 	}
 	return false
-}
-
-// same reports whether each load balancer that is served by one of the sets is served by the other.
-func (t *targetSet) same(other *targetSet) bool {
-	return maps.Equal(t.members, other.members) && maps.Equal(t.leaving, other.leaving)
 }
 
 // listedAs is servedBy for a load balancer as the cloud lists it, which knows names only. It returns what is missing and what

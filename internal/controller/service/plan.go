@@ -283,12 +283,12 @@ func planProvide(want desired, seen observed, now time.Time) []action {
 	if why := reasonsToEnsure(want, seen); len(why) > 0 {
 		return append(plan, action{verb: verbEnsure, service: seen.service, why: why, refresh: seen.made == nil || seen.made.lastEnsured == nil})
 	}
-	if !seen.made.serves(want) && seen.made.status != nil {
-		return append(plan, retargetFor(want, seen, now))
-	}
-	shown := publishedBy(seen.service)
-	if next := publicationFor(shown, seen.made, now); len(plan) == 0 && !next.equal(shown) {
+	retargets, shown := !seen.made.serves(want) && seen.made.status != nil, publishedBy(seen.service)
+	if next := publicationFor(shown, seen.made, now); len(plan) == 0 && (!retargets || seen.made.unpublished) && !next.equal(shown) {
 		plan = append(plan, action{verb: verbPublish, service: seen.service, publish: next})
+	}
+	if retargets {
+		plan = append(plan, retargetFor(want, seen, now))
 	}
 	return plan
 }

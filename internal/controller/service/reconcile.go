@@ -105,10 +105,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if result := r.serve(ctx, p); !p.waits {
-		return result, nil
-	}
-	return reconcile.Result{}, nil
+	return r.serve(ctx, p), nil
 }
 
 // serve does what is due for the Service itself.
@@ -124,7 +121,7 @@ func (r *reconciler) serve(ctx context.Context, p *pass) reconcile.Result {
 	}
 	// The targets do not wait for the Service's next try. Where both are due, they take turns.
 	if wait > 0 || p.known.targetsNext {
-		if next := r.follow(ctx, p); wait > 0 || p.waits {
+		if next := r.follow(ctx, p); wait > 0 || p.waits && r.limiter.Shared() {
 			return p.again(soonest(wait, next))
 		}
 	}
@@ -230,11 +227,14 @@ func (r *reconciler) begin(ctx context.Context, key types.NamespacedName) (*pass
 
 // run plans and applies until there is nothing left to do: again after each call of the plugin, since what it returned is known only then.
 func (r *reconciler) run(ctx context.Context, p *pass) error {
+	retargets := false
 	for range maxRounds {
 		if err := r.look(ctx, p); err != nil {
 			return err
 		}
-		called, err := r.carryOut(ctx, p, planFor(p.want, p.seen, time.Now()))
+		plan := planFor(p.want, p.seen, time.Now())
+		retargets = len(plan) > 0 && plan[len(plan)-1].verb == verbRetarget
+		called, err := r.carryOut(ctx, p, plan)
 		switch {
 		case err != nil:
 			return err
@@ -245,6 +245,10 @@ func (r *reconciler) run(ctx context.Context, p *pass) error {
 			return nil
 		}
 		p.want.intent, p.want.inputs = p.known.intent(p.service, r.classes), p.service
+	}
+	if retargets { // nodes change faster than the cloud takes them
+		r.enqueuer.Add(p.key, priorityRetarget)
+		return nil
 	}
 	return errTooManyRounds
 }
@@ -356,9 +360,12 @@ func (r *reconciler) call(ctx context.Context, p *pass, act action, last attempt
 	if announced {
 		r.events.before(ctx, p, act)
 	}
-	if act.verb == verbEnsure {
+	switch act.verb {
+	case verbEnsure:
 		p.want.inputs = act.service // a user may have changed it meanwhile
 		p.known.ensuring(act.service, p.want)
+	case verbRemove:
+		p.known.removing()
 	}
 	r.states.store(p.key, p.known)
 	defer r.record.calling(ctx, act.service, p.want.latest)()

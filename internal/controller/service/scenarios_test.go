@@ -128,7 +128,7 @@ func (s *scenario) behave(how string) error {
 // pass makes a pass as Reconcile does, and shows each plan before it is carried out.
 func (s *scenario) pass(ctx context.Context) error {
 	r := s.reconciler
-	if err := r.targets.settle(ctx); err != nil {
+	if _, err := r.targets.settle(ctx); err != nil {
 		return err
 	}
 	p, err := r.begin(ctx, scenarioKey)

@@ -139,13 +139,13 @@ func (s *states) end(key types.NamespacedName, row state, service *corev1.Servic
 }
 
 // get returns a copy of the row of a Service, and whether there is one.
-func (s *states) get(key types.NamespacedName) (row state, found bool) {
+func (s *states) get(key types.NamespacedName) (row entry, found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e, found := s.byKey[key]; found {
-		return e.state, true
+		return *e, true
 	}
-	return state{}, false
+	return entry{}, false
 }
 
 // entries returns a copy of each row, and who works with it.
@@ -217,15 +217,12 @@ func (s *states) retryNow(name types.NamespacedName) (due []types.NamespacedName
 
 // tryNow has a Service tried again, and reports whether there is something to try.
 func (s *state) tryNow(now time.Time) bool {
-	switch {
-	case s.failing():
-		s.ensure.Until, s.remove.Until = now, now
-	case s.made != nil && s.made.ensured:
+	s.ensure.Until, s.remove.Until = now, now
+	ensured := s.made != nil && s.made.ensured
+	if ensured { // what has failed may be a write to the API server
 		s.drift = []string{"the provider reports that it has changed"}
-	default:
-		return false
 	}
-	return true
+	return ensured || s.failing()
 }
 
 // ensuring says, before the plugin is called, that there may be something in the cloud from now on.
@@ -238,6 +235,14 @@ func (s *state) ensuring(service *corev1.Service, want desired) {
 		}
 	}
 	s.made, s.removed, s.targetsNext = attempt, false, true
+}
+
+// removing says, before the plugin is called, that what is in the cloud may be less than what was made from now on.
+func (s *state) removing() {
+	if s.made != nil {
+		left := *s.made
+		left.ensured, s.made = false, &left
+	}
 }
 
 // called says what a call of the plugin brought about.

@@ -47,6 +47,8 @@ type targets struct {
 	memo       *targetSet
 	memoOf     uint64 // the generation that memo was built from
 	settled    *targetSet
+	// strayed says that a pass has got a set that had not settled, and may not: load balancers are compared when it would have.
+	strayed bool
 	// left says that a target may have left since takeLeft last said so.
 	left bool
 	// joined are the nodes that were seen to be initialized, with a network.
@@ -141,10 +143,12 @@ func (t *targets) sets(ctx context.Context, service *corev1.Service) (settled, l
 	if t.settled == nil {
 		t.settled = latest
 	}
+	settled = t.settled
 	if byLabels {
-		return t.settled.labelled(), latest.labelled(), nil
+		settled, latest = settled.labelled(), latest.labelled()
 	}
-	return t.settled, latest, nil
+	t.strayed = t.strayed || settled != latest && !settled.same(latest)
+	return settled, latest, nil
 }
 
 // latest returns the set of this moment.
@@ -228,25 +232,25 @@ func (t *targets) eligible(all []corev1.Node) (nodes []*corev1.Node) {
 	return nodes
 }
 
-// settle makes the latest set the settled one.
-func (t *targets) settle(ctx context.Context) error {
+// settle makes the latest set the settled one. It reports whether a pass has got one that had not settled since the last time.
+func (t *targets) settle(ctx context.Context) (strayed bool, err error) {
 	latest, err := t.latest(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	t.mu.Lock()
 	before := t.settled
-	t.settled = latest
+	t.settled, strayed, t.strayed = latest, t.strayed, false
 	t.mu.Unlock()
 	t.metrics.targets.Set(float64(len(latest.members)))
 	if before == nil {
-		return nil
+		return strayed, nil
 	}
 	if added, removed := before.lacks(latest), latest.lacks(before); len(added)+len(removed) > 0 {
 		logf.FromContext(ctx).Info("The set of targets has changed", "targets", len(latest.members),
 			"added", len(added), "removed", len(removed), "addedNodes", shortList(added), "removedNodes", shortList(removed))
 	}
-	return nil
+	return strayed, nil
 }
 
 // run follows the nodes until ctx ends, and calls back whenever another set has settled.
@@ -254,9 +258,9 @@ func (t *targets) run(ctx context.Context, settled func()) {
 	var failures kit.FailureLog
 	var last *targetSet
 	for {
-		err := t.settle(ctx)
+		strayed, err := t.settle(ctx)
 		failures.Note(ctx, "Could not determine the set of targets", err)
-		if set := t.settledSet(); set != nil && (last == nil || !last.same(set) || t.selecting() && !last.labelled().same(set.labelled())) {
+		if set := t.settledSet(); set != nil && (last == nil || strayed || !last.same(set) || t.selecting() && !last.labelled().same(set.labelled())) {
 			last = set
 			settled()
 		}
@@ -346,6 +350,11 @@ func (t *targets) loses(ctx context.Context) bool {
 	latest, err := t.latest(ctx)
 	settled := t.settledSet()
 	return err != nil || settled != nil && settled.loses(latest)
+}
+
+// same reports whether each load balancer that is served by one of the sets is served by the other.
+func (t *targetSet) same(other *targetSet) bool {
+	return maps.Equal(t.members, other.members) && maps.Equal(t.leaving, other.leaving)
 }
 
 // lacks returns the names of another set that this one has not, or with another identity.
