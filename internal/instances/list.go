@@ -159,7 +159,7 @@ func (l *lister) listed(ctx context.Context, nodes []*corev1.Node, age age, yiel
 
 func (l *lister) peek(node *corev1.Node, notBefore time.Time) (Observation, bool) {
 	listed, ok := l.calls.newest()
-	if watched, at := l.stream.peek(node); at.After(listed.at) {
+	if watched, at := l.stream.peek(node); at.After(listed.at) && watched.Status == Found {
 		return watched, !at.Before(notBefore)
 	}
 	if !ok || listed.at.Before(notBefore) {

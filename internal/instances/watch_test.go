@@ -298,3 +298,23 @@ func TestAWatchThatIsCutAfterItsFirstMark(t *testing.T) {
 		})
 	}
 }
+
+// A listing shows what the watch does not. A mark of the watch takes that back.
+func TestAMarkHidesWhatAListingShowed(t *testing.T) {
+	cloud := newWatchCloud("a")
+	watching(t, cloud, func(t *testing.T, inv *instances.Inventory) {
+		cloud.add("late") // and the watch does not tell
+		inv.LookupEach(t.Context(), []*corev1.Node{node("a"), node("late")}, 0, func(n *corev1.Node, got instances.Observation, err error) {
+			if err != nil || got.Status != instances.Found {
+				t.Errorf("%s: %s, error %v", n.Name, got.Status, err)
+			}
+		})
+		if got, known := inv.Peek(node("late"), 10*time.Minute); !known || got.Status != instances.Found {
+			t.Errorf("at once: %s, known: %t", got.Status, known)
+		}
+		time.Sleep(1500 * time.Millisecond)
+		if got, known := inv.Peek(node("late"), 10*time.Minute); !known || got.Status != instances.Found {
+			t.Errorf("after a mark: %s, known: %t", got.Status, known)
+		}
+	})
+}

@@ -33,10 +33,10 @@ func (w writer) apply(ctx context.Context, ends result) result {
 		known = before.ResourceVersion
 	}
 	for _, write := range ends.plan.writes {
-		version, stillKnown, err := w.write(ctx, ends.plan, write, known)
+		written, stillKnown, err := w.write(ctx, ends.plan, write, known)
 		known = stillKnown
 		if err == nil {
-			ends.wrote = version
+			ends.wrote, ends.othersWrote = written.ResourceVersion, ends.kind == refreshed && matters(ends.plan.after, written)
 			continue
 		}
 		refused := kit.WriteError(fmt.Errorf("writing the %s of the node: %w", write.target, err))
@@ -55,8 +55,8 @@ func (w writer) apply(ctx context.Context, ends result) result {
 }
 
 // write makes one write: by an update if the node is known in the version that it has, else by the guarded patch. It returns the version
-// of the node after it, and the same if the node is still known in that one.
-func (w writer) write(ctx context.Context, planned plan, write write, known string) (version, stillKnown string, err error) {
+// of the node after it, and its resource version if the node is still known in that one.
+func (w writer) write(ctx context.Context, planned plan, write write, known string) (written *corev1.Node, stillKnown string, err error) {
 	ctx, end := w.traces.step(ctx, writeSpans[write.target])
 	defer func() { end(nil, err) }()
 	ctx, cancel := context.WithTimeout(ctx, kit.WriteTimeout)
@@ -70,10 +70,10 @@ func (w writer) write(ctx context.Context, planned plan, write write, known stri
 			err = w.client.Update(ctx, node, client.FieldOwner(fieldManager))
 		}
 		if err == nil {
-			return node.ResourceVersion, node.ResourceVersion, nil
+			return node, node.ResourceVersion, nil
 		}
 		if kit.OutcomeOf(err) != kit.Outdated && !kit.RefusedForGood(err) {
-			return "", "", err
+			return nil, "", err
 		}
 		// Another writer's change may not concern us, such as a heartbeat. A manager that may not update may still patch.
 	}
@@ -83,5 +83,5 @@ func (w writer) write(ctx context.Context, planned plan, write write, known stri
 	} else {
 		err = w.client.Patch(ctx, node, write.patch, client.FieldOwner(fieldManager))
 	}
-	return node.ResourceVersion, "", err
+	return node, "", err
 }

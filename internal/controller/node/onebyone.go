@@ -164,7 +164,7 @@ func (r *singleRefresher) observe(before, after *corev1.Node, decision ownership
 		r.consider(after, func(of *pace.History) { of.Join(now) })
 	case need != "" && (need != needChanged || !r.agreed(before, after, decision)):
 		r.consider(after, func(of *pace.History) { of.Note(need, now) })
-	case ownership.Ready(before) != ownership.Ready(after):
+	case ownership.Ready(before) != ownership.Ready(after), !r.refreshes(before, r.owners.Decide(before)): // without a turn
 		r.consider(after, func(*pace.History) {}) // the change shortens its pause again
 	}
 }

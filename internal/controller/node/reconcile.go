@@ -199,7 +199,7 @@ func (r *reconciler) planRefresh(
 func (r *reconciler) differs(node *corev1.Node, decision ownership.Decision, observation instances.Observation) bool {
 	differs := r.left(node, decision, observation) > 0
 	r.state.edit(node, false, func(known *row) {
-		known.settled = known.settled && !differs
+		known.settled, known.again = known.settled && !differs, known.again || known.passing && differs
 		if !known.passing && !known.own.Hides(node.ResourceVersion, time.Now()) {
 			known.own, known.settled = kit.OwnWrite{}, false // the cache has caught up
 		}
@@ -275,6 +275,8 @@ type result struct {
 	said *instances.Observation
 	// wrote is the resource version of our last write, empty if there was none.
 	wrote string
+	// othersWrote says that the node is not as planned after it: others have changed it since it was read.
+	othersWrote bool
 	// sought is when the answer was sought by which the pass was made, zero without one.
 	sought time.Time
 	// others are the values of labels that others wrote, if they were asked for.

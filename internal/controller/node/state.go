@@ -46,6 +46,7 @@ type row struct {
 // progress is where a node stands. The zero value is that it is as the cloud said, and nothing has happened to it.
 type progress struct {
 	passing   bool      // a pass over the node has begun and not ended
+	again     bool      // an answer that came meanwhile differs
 	appeared  time.Time // when this process first saw the node wait for its initialization, by its own clock
 	since     time.Time // when the node last gave reason to be looked at
 	news      bool      // that reason was the node itself: it appeared or changed
@@ -161,7 +162,7 @@ func (s *state) begin(node *corev1.Node, now time.Time) (known row, over bool, p
 	case has.own.Version != "" && has.own.Hides(node.ResourceVersion, now):
 		return *has, true, kit.ConflictBackoff.Longest
 	}
-	has.passing = true
+	has.passing, has.again = true, false
 	if has.providerID != node.Spec.ProviderID {
 		has.said = nil // it is not about a node that has got another provider ID since
 	}
@@ -264,7 +265,8 @@ func (s *state) ended(node *corev1.Node, result result, now time.Time) (follows 
 	default:
 		s.retries.Forget(node.UID)
 		known.progress = progress{
-			waiting: known.waiting && result.kind == waits, own: known.own, settled: result.wrote != "",
+			waiting: known.waiting && result.kind == waits, own: known.own,
+			settled:     result.wrote != "" && !result.othersWrote && !known.again,
 			writtenFrom: known.writtenFrom, denied: known.denied, missed: known.missed,
 		}
 	}
