@@ -164,15 +164,15 @@ func TestARetryWaitsForNoTargets(t *testing.T) {
 		plugin.setUpdate(func() error { time.Sleep(time.Hour); return nil })
 		e.changeNode("b", nodeWith("b")) // one of the updates hangs, the other Service waits for its place
 		time.Sleep(DefaultTargetQuiet + time.Second)
-		if len(plugin.updates) != 1 {
-			t.Fatalf("%d updates", len(plugin.updates))
+		if _, updates := plugin.tried(); updates != 1 {
+			t.Fatalf("%d updates", updates)
 		}
 		for _, service := range services {
 			e.edit(keyOf(service), bad)
 		}
 		time.Sleep(50 * time.Minute)
-		if got := len(plugin.ensures); got < 10 {
-			t.Errorf("%d Ensures in 50 minutes of the Service whose targets wait, want one after each pause", got)
+		if ensures, _ := plugin.tried(); ensures < 10 {
+			t.Errorf("%d Ensures in 50 minutes of the Service whose targets wait, want one after each pause", ensures)
 		}
 	})
 }

@@ -86,7 +86,10 @@ type statusWriter struct {
 
 func (w statusWriter) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
 	c := w.cluster
-	time.Sleep(c.patchTakes)
+	c.mu.Lock()
+	takes := c.patchTakes
+	c.mu.Unlock()
+	time.Sleep(takes)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key := client.ObjectKeyFromObject(object)

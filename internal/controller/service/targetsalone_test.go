@@ -38,6 +38,13 @@ func (s *strictPlugin) check(service *corev1.Service) error {
 	return nil
 }
 
+// tried returns how many Ensures were refused, and how many updates there were.
+func (s *strictPlugin) tried() (ensures, updates int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.ensures), len(s.updates)
+}
+
 func (s *strictPlugin) EnsureLoadBalancer(ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node) (
 	*corev1.LoadBalancerStatus, error,
 ) {
