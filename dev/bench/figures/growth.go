@@ -229,8 +229,11 @@ func (r Report) growthOf(kind Kind) []Check {
 				continue
 			}
 			target := "growth-" + strings.ReplaceAll(string(kind), " ", "-")
-			if scenario == GrowthQuota {
+			switch scenario {
+			case GrowthQuota:
 				target = "growth-quota" // what it grows by has one reason
+			case GrowthServices:
+				target = "growth-services-" + strings.ReplaceAll(string(kind), " ", "-")
 			}
 			fastest = &Check{
 				Target: target, Variant: curve.Variant, Want: MostGrowth, Got: exponent,

@@ -11,11 +11,11 @@ import (
 var reasons = map[string]string{
 	"growth-resident": "Resident memory includes garbage: Go lets the heap grow to twice what is in use before it collects. " +
 		"Collecting at half of that (`GOGC=50`) left 15.7 KiB, for a fifth more processor time of a join. It is not the default.",
-	"growth-time": "The API server creates each Service more slowly than the one before, with any manager: it counts all cluster IPs each time. " +
+	"growth-services-time": "The API server creates each Service more slowly than the one before, with any manager: it counts all cluster IPs each time. " +
 		"Measured alone, the first 333 took 0.73 s and the last 333 of 5,000 took 1.94 s.",
-	"growth-API-requests": "Events are written at most ten a second. The larger cluster takes longer, see the time of Services, and so more of them are written: " +
+	"growth-services-API-requests": "Events are written at most ten a second. The larger cluster takes longer, see the time of Services, and so more of them are written: " +
 		"14 in each second with 1,000 nodes, 10 with 15,000.",
-	"growth-processor-time": "What the manager does at rest goes on meanwhile. In an hour that takes 250 s with 15,000 nodes, which is 9.5 s of the 137 s in which " +
+	"growth-services-processor-time": "What the manager does at rest goes on meanwhile. In an hour that takes 250 s with 15,000 nodes, which is 9.5 s of the 137 s in which " +
 		"the Services come. Without it the exponent would be 0.99.",
 	"growth-quota": "Refreshes begin after a minute: 1,000 nodes join with 1,001 calls, 5,000 with 5,769. A call takes 4.9 ms of processor time with 1,000 nodes, " +
 		"and 5.2 ms with 5,000.",
