@@ -228,12 +228,13 @@ func (r Report) growthOf(kind Kind) []Check {
 			if curve.Kind != kind || !known || fastest != nil && exponent <= fastest.Got {
 				continue
 			}
-			target := "growth-" + strings.ReplaceAll(string(kind), " ", "-")
+			of := strings.ReplaceAll(string(kind), " ", "-")
+			target := "growth-" + of
 			switch scenario {
 			case GrowthQuota:
 				target = "growth-quota" // what it grows by has one reason
 			case GrowthServices:
-				target = "growth-services-" + strings.ReplaceAll(string(kind), " ", "-")
+				target = "growth-services-" + of
 			}
 			fastest = &Check{
 				Target: target, Variant: curve.Variant, Want: MostGrowth, Got: exponent,

@@ -54,8 +54,8 @@ func (w writer) apply(ctx context.Context, ends result) result {
 	return ends
 }
 
-// write makes one write: by an update if the node is known in the version that it has, else by the guarded patch. It returns the version
-// of the node after it, and its resource version if the node is still known in that one.
+// write makes one write: by an update if the node is known in the version that it has, else by the guarded patch. It returns the node
+// after it, and the node's version if the node is still known in that one.
 func (w writer) write(ctx context.Context, planned plan, write write, known string) (written *corev1.Node, stillKnown string, err error) {
 	ctx, end := w.traces.step(ctx, writeSpans[write.target])
 	defer func() { end(nil, err) }()

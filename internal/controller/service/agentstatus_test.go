@@ -15,6 +15,16 @@ import (
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
+// startEcho starts an engine whose plugin leaves the addresses to an agent, with a node.
+func startEcho(t *testing.T, edits ...func(*engine)) *engine {
+	t.Helper()
+	e := startEngine(t, 1, edits...)
+	e.core.reconciler.applier.balancer = echoPlugin{e.cloud}
+	e.changeNode("a", nodeWith("a"))
+	time.Sleep(time.Minute)
+	return e
+}
+
 // echoPlugin returns for a Service named "agent" the status that it was given, and leaves it to an agent to fill that in, as the plugins
 // of kube-vip and Harvester do, and DigitalOcean's for a load balancer that it is to disown.
 type echoPlugin struct{ *memoryCloud }
@@ -73,12 +83,9 @@ func fill(addresses ...string) func(*corev1.Service) {
 // whose plugin gives addresses keeps the plugin's.
 func TestTheAddressOfAnAgentStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := startEngine(t, 1)
+		e := startEcho(t)
 		defer e.stop()
-		e.core.reconciler.applier.balancer = echoPlugin{e.cloud}
 		defer e.checkDrift(DefaultDriftCheckPeriod, DefaultDriftCheckCalls)()
-		e.changeNode("a", nodeWith("a"))
-		time.Sleep(time.Minute)
 		agent, plain := serviceWith(named("agent")), serviceWith(named("plain"))
 		e.addService(agent)
 		e.addService(plain)
@@ -135,12 +142,9 @@ func TestTheAddressOfAnAgentStays(t *testing.T) {
 // has an address.
 func TestAnAgentThatIsQuicker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := startEngine(t, 1)
+		e := startEcho(t)
 		defer e.stop()
-		e.core.reconciler.applier.balancer = echoPlugin{e.cloud}
 		e.cloud.setChance(func(string) (time.Duration, error) { return 10 * time.Second, nil })
-		e.changeNode("a", nodeWith("a"))
-		time.Sleep(time.Minute)
 		agent := serviceWith(named("agent"))
 		e.addService(agent)
 		time.Sleep(5 * time.Second)

@@ -17,12 +17,9 @@ func TestAnAddressThatComesDuringAPass(t *testing.T) {
 	for name, at := range map[string]time.Duration{"during the protect": 5 * time.Second, "during the Ensure": 15 * time.Second, "during the publish": 25 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e := startEngine(t, 1, func(e *engine) { e.cluster.patchTakes = 10 * time.Second })
+				e := startEcho(t, func(e *engine) { e.cluster.patchTakes = 10 * time.Second })
 				defer e.stop()
-				e.core.reconciler.applier.balancer = echoPlugin{e.cloud}
 				e.cloud.setChance(func(string) (time.Duration, error) { return 10 * time.Second, nil })
-				e.changeNode("a", nodeWith("a"))
-				time.Sleep(time.Minute)
 				agent := serviceWith(named("agent"))
 				e.addService(agent)
 				time.Sleep(at)
@@ -39,11 +36,8 @@ func TestAnAddressThatComesDuringAPass(t *testing.T) {
 // The agent takes the address back after the Service was ensured anew with it.
 func TestAnAddressThatIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := startEngine(t, 1)
+		e := startEcho(t)
 		defer e.stop()
-		e.core.reconciler.applier.balancer = echoPlugin{e.cloud}
-		e.changeNode("a", nodeWith("a"))
-		time.Sleep(time.Minute)
 		agent := serviceWith(named("agent"))
 		e.addService(agent)
 		time.Sleep(time.Minute)
@@ -201,15 +195,14 @@ func TestTheRecordNamesNothingThatIsToBeEnsuredAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startLeaders(t, true)
 		time.Sleep(time.Minute)
-		plugin := l.troubled(func(name string, _ int) (time.Duration, error) {
-			return map[string]time.Duration{"slow": time.Hour}[name], nil
-		})
+		l.cloud.setChance(func(string) (time.Duration, error) { return time.Hour, nil })
+		before := l.cloud.count("ensure")
 		l.addService(serviceWith(named("slow")))
 		time.Sleep(time.Second)
 		l.core.retry(keyOf(serviceWith(named("s0"))))
 		time.Sleep(10 * time.Minute)
-		if len(plugin.written("s0")) != 0 {
-			t.Fatal("it is ensured already")
+		if ensures := l.cloud.count("ensure") - before; ensures != 1 {
+			t.Fatalf("%d Ensures, want only the one that takes an hour", ensures)
 		}
 		l.core.record.mu.Lock()
 		if _, found := l.core.record.stored.Services["uid-s0"]; found {

@@ -495,6 +495,7 @@ func (s *Speaker) renew(ctx context.Context) {
 		}
 		if err := library.remove(ctx, n); err != nil {
 			errs = append(errs, fmt.Errorf("BGP: %w", err))
+			time.AfterFunc(s.options.LookAgain, func() { s.sessions.resets.add(addr) })
 			continue
 		}
 		delete(s.neighbors, addr)
