@@ -33,7 +33,14 @@ func TestAsManyCallsAsFromTheReference(t *testing.T) {
 	}
 	exists := func(m *misbehaving) func(context.Context, string) error { return m.exists }
 	ensure := func(m *misbehaving) func(context.Context, string) error { return m.ensure }
-	get := func(m *misbehaving) func(context.Context, string) error { return m.get }
+	lookUp := func(priority admission.Priority) func(m *misbehaving) func(context.Context, string) error {
+		return func(m *misbehaving) func(context.Context, string) error {
+			return func(ctx context.Context, name string) error {
+				return m.get(admission.WithPriority(ctx, priority), name)
+			}
+		}
+	}
+	deleted, failed := lookUp(admission.PriorityDeletion), lookUp(admission.PriorityUpdate)
 	update := func(m *misbehaving) func(context.Context, string) error { return m.update }
 	type calls = func(m *misbehaving) func(context.Context, string) error
 	for name, test := range map[string]struct {
@@ -45,7 +52,8 @@ func TestAsManyCallsAsFromTheReference(t *testing.T) {
 		"the status pass":          {Options{}, []calls{refreshing}, 1},
 		"both":                     {Options{}, []calls{joining, refreshing}, 2},
 		"the lifecycle":            {Options{}, []calls{exists}, 1},
-		"Services":                 {Options{}, []calls{ensure, get}, 1},
+		"Services":                 {Options{}, []calls{ensure, deleted}, 1},
+		"targets":                  {Options{}, []calls{update, failed}, 1},
 		"Services and targets":     {Options{}, []calls{ensure, update}, 2},
 		"new nodes by the flag":    {Options{Concurrency: admission.Concurrency{NodeSyncs: 3}}, []calls{joining}, 3},
 		"both by one flag":         {Options{Concurrency: admission.Concurrency{NodeSyncs: 3}}, []calls{joining, refreshing}, 6},

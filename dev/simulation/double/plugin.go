@@ -52,6 +52,8 @@ func Allowed(method string, character draw.Plugin) int {
 		return 2
 	case "InstanceID": // new nodes, and nodes without an ID that are silent
 		return 2
+	case "GetLoadBalancer": // before a load balancer is deleted, and after a change of targets that failed
+		return 2
 	case "CreateRoute", "DeleteRoute":
 		return sharedSetting
 	}

@@ -561,10 +561,10 @@ var allowances = []allowance{
 		broken: func(_ *draw.Draw, r *double.Record) { r.Refused["s"][0] = 3*time.Minute - time.Second },
 	},
 	{
-		name: "two lookups of load balancers, where the plugin declares calls at the same time", rule: "7-overlap",
+		name: "three lookups of load balancers, where the plugin declares calls at the same time", rule: "7-overlap",
 		draw: draw.Draw{Plugin: draw.Plugin{Characters: []draw.Character{draw.Declaring}}, Nodes: world().Nodes, Services: world().Services},
 		mooring: func(r *double.Record) {
-			r.Calls = append(r.Calls, &double.Call{Method: "GetLoadBalancer", Object: "s", Overlap: 2})
+			r.Calls = append(r.Calls, &double.Call{Method: "GetLoadBalancer", Object: "s", Overlap: 3})
 		},
 		broken: func(d *draw.Draw, _ *double.Record) { d.Plugin.Characters = nil },
 	},

@@ -39,18 +39,15 @@ type Bounds map[string]int
 func BoundsOf(flags Concurrency, declared int, capabilities provider.Capabilities) Bounds {
 	one := func(sizes ...int) int { return max(cmp.Or(sizes...), 1) }
 	services := one(flags.ServiceSyncs, capabilities.LoadBalancerWrites)
-	bounds := Bounds{
+	return Bounds{
 		poolNewNodes:      one(flags.NodeSyncs, declared),
 		poolNodeStatus:    one(flags.NodeStatusUpdates, flags.NodeSyncs, declared),
 		poolNodeLifecycle: one(flags.NodeLifecycleSyncs, declared),
 		poolServices:      services,
+		poolBalancerReads: max(declared, 0), // 0: they are in other pools
 		poolTargets:       services,
 		poolRouteList:     1,
 	}
-	if declared > 0 {
-		bounds[poolBalancerReads] = declared
-	}
-	return bounds
 }
 
 // of returns the pool of a call.
@@ -60,6 +57,8 @@ func (b Bounds) of(about Subject, priority Priority) string {
 		return poolNewNodes
 	case about.pool == poolNewNodes && priority == PriorityDeletion: // the old interfaces ask by InstanceID for a silent node, too
 		return poolNodeLifecycle
+	case about.pool == poolBalancerReads && b[poolBalancerReads] == 0 && priority == PriorityUpdate: // a change of targets has failed
+		return poolTargets
 	case about.pool == poolBalancerReads && b[poolBalancerReads] == 0: // the reference looks them up where it writes them
 		return poolServices
 	case about.pool == "":

@@ -506,6 +506,22 @@ func TestGroupsThatAProviderDeclares(t *testing.T) {
 	}
 }
 
+// TestLookupsOfLoadBalancers: without a bound of their own they are made where the reference makes them. One after a failed change of targets waits for
+// no change of a Service: of these, one may hang.
+func TestLookupsOfLoadBalancers(t *testing.T) {
+	lookup := Methods(nil).About("GetLoadBalancer", "a")
+	for declared, want := range map[int]map[Priority]string{
+		0: {PriorityUpdate: poolTargets, PriorityDeletion: poolServices, PriorityRefresh: poolServices},
+		3: {PriorityUpdate: poolBalancerReads, PriorityDeletion: poolBalancerReads, PriorityRefresh: poolBalancerReads},
+	} {
+		for priority, want := range want {
+			if got := BoundsOf(Concurrency{}, declared, provider.Capabilities{}).of(lookup, priority); got != want {
+				t.Errorf("with %d calls declared and the priority %s it is one of the %s, want %s", declared, priority, got, want)
+			}
+		}
+	}
+}
+
 // TestSilentNodesOfTheOldInterfaces: the reference asks for the ID of a silent node beside its questions about new nodes, and so do we.
 func TestSilentNodesOfTheOldInterfaces(t *testing.T) {
 	bounds := BoundsOf(Concurrency{}, 0, provider.Capabilities{})

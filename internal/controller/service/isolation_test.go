@@ -13,7 +13,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/cloud/classify"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -397,4 +399,55 @@ func TestAHungWriteHoldsOnePlace(t *testing.T) {
 			})
 		})
 	}
+}
+
+// clientOf is the client of a plugin, which has the calls of each pool wait for each other.
+func clientOf(plugin *selective) cloudprovider.LoadBalancer {
+	client, _ := cloud.Decorate(through{plugin.memoryCloud, plugin}, cloud.Options{}).LoadBalancer()
+	return client
+}
+
+// through is a plugin whose load balancers are another's.
+type through struct {
+	cloudprovider.Interface
+	plugin *selective
+}
+
+func (t through) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return t.plugin, true }
+
+// A change of a Service that hangs does not delay the lookup after a change of targets that failed, and so no other change of targets: in the
+// reference, other workers make them.
+func TestAHungChangeOfAServiceDelaysNoTargets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := startEngine(t, 1)
+		defer e.stop()
+		const hangs = 9 * time.Minute
+		plugin := e.troubled(func(name string, number int) (time.Duration, error) {
+			switch {
+			case name == "hung":
+				return hangs, errors.New("the connection was reset")
+			case name == "failing" && number == 2: // the first change of its targets; it is ensured after that, as in the reference
+				return time.Second, errors.New("the load balancer is being changed")
+			default:
+				return time.Second, nil
+			}
+		})
+		e.core.reconciler.applier.balancer = clientOf(plugin)
+		healthy := healthyServices(3)
+		e.changeNode("node-0", nodeWith("node-0"))
+		for _, service := range append(healthy, serviceWith(named("failing"), protected, reached("192.0.2.1"))) {
+			e.addService(service)
+		}
+		time.Sleep(time.Minute)
+		e.addService(serviceWith(named("hung")))
+		time.Sleep(time.Second)
+		e.changeNode("node-1", nodeWith("node-1"))
+		for len(plugin.written("failing")) < 2 {
+			time.Sleep(time.Second)
+		}
+		e.changeNode("node-2", nodeWith("node-2"))
+		if took, bound := e.follow(t, healthy, "node-2"), time.Minute; took > bound {
+			t.Errorf("%s until all had the node, want at most %s", took, bound)
+		}
+	})
 }

@@ -144,7 +144,7 @@ func (r *reconciler) hasMade(ctx context.Context, p *pass) (bool, error) {
 	if p.service == nil || p.known.made != nil || p.known.removed || ofOurClass(p.service, r.classes) {
 		return true, nil
 	}
-	return r.applier.exists(ctx, p.service)
+	return r.applier.exists(admission.WithPriority(ctx, admission.PriorityDeletion), p.service)
 }
 
 // leaveAlone ends a pass over a Service that is taken for another manager's. An error leaves that open. It is not reported on the Service,
