@@ -127,11 +127,12 @@ func tryOn(ctx context.Context, subject *Subject, options Options, result *Resul
 	trying, cancel := context.WithTimeout(t.withCluster(ctx), options.RuleTimeout)
 	before := races()
 	err := guarded(func() error { return result.Rule.check(trying, t) })
+	cut := trying.Err() != nil
 	cancel()
 	if found := races() - before; found > 0 {
 		t.sawf("the race detector found %d data races; they are on standard error", found)
 	}
-	result.NotRemoved = t.cleanUp(ctx)
+	result.NotRemoved = t.cleanUp(ctx, cut)
 
 	var unavailable *unavailableError
 	var broken *brokenError

@@ -194,6 +194,41 @@ func TestInterruptedRunLeavesNothing(t *testing.T) {
 	}
 }
 
+// The cloud may go on with a call that the interrupt cut. What that made is removed, too.
+func TestWhatACutCallMakesIsRemoved(t *testing.T) {
+	m, simulated := newMutant(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	removed, made := make(chan struct{}), make(chan error, 1)
+	m.balancer.ensure = func(ctx context.Context, right rightLB, cluster string, service *v1.Service, _ []*v1.Node) (*v1.LoadBalancerStatus, error) {
+		interrupt()
+		go func() {
+			<-removed
+			_, err := right.EnsureLoadBalancer(context.WithoutCancel(ctx), cluster, service, nil)
+			made <- err
+		}()
+		return nil, ctx.Err()
+	}
+	removals := 0
+	m.balancer.remove = func(ctx context.Context, right rightLB, cluster string, service *v1.Service) error {
+		err := right.EnsureLoadBalancerDeleted(ctx, cluster, service)
+		if removals++; removals == 1 {
+			close(removed)
+		}
+		return err
+	}
+	factory := func(context.Context) (*conformance.Subject, error) { return m.subject, nil }
+	report, err := conformance.Check(ctx, factory, conformance.Options{Rules: []string{"balancer-ensured-exists"}})
+	if err != nil || report.Count(conformance.Broken) != 1 || len(report.NotRemoved()) != 0 {
+		t.Errorf("%v, %s", err, report.Summary())
+	}
+	if err := <-made; err != nil {
+		t.Errorf("the call that was cut: %v", err)
+	}
+	if left := leftIn(t, simulated); left != "1 instances, 0 load balancers, 0 routes" {
+		t.Errorf("afterwards the cloud holds %s", left)
+	}
+}
+
 func TestWhatIsNotRemovedIsNamed(t *testing.T) {
 	m, _ := newMutant(t)
 	m.balancer.remove = func(context.Context, rightLB, string, *v1.Service) error { return errors.New("locked") }

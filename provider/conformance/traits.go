@@ -103,7 +103,7 @@ func observe(ctx context.Context, trait Trait, subject *Subject, options Options
 	if err != nil {
 		found = Finding{Says: "not known: " + err.Error()}
 	}
-	if left := t.cleanUp(ctx); len(left) > 0 {
+	if left := t.cleanUp(ctx, trying.Err() != nil); len(left) > 0 {
 		found.Says += "; left behind: " + strings.Join(left, "; ")
 	}
 	found.Trait = trait

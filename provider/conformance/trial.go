@@ -33,6 +33,8 @@ type trial struct {
 type removal struct {
 	what   string
 	remove func(ctx context.Context) error
+	// once says that it may not be called again when the thing is gone.
+	once bool
 }
 
 func newTrial(subject *Subject, options Options, rule string) *trial {
@@ -82,23 +84,42 @@ func (t *trial) withCluster(ctx context.Context) context.Context {
 
 func (t *trial) clusterUID() types.UID { return t.uid("cluster") }
 
-// removeLater has something removed when the trial has ended. It is called before the thing is made.
+// removeLater has something removed when the trial has ended. It is called before the thing is made. Remove does nothing if that is gone.
 func (t *trial) removeLater(what string, remove func(ctx context.Context) error) {
-	t.removals = append(t.removals, removal{what, remove})
+	t.removals = append(t.removals, removal{what: what, remove: remove})
 }
 
-// cleanUp removes what was made, the newest first, also after an interrupt. It returns what could not be removed.
-func (t *trial) cleanUp(ctx context.Context) []string {
+// cleanUp removes what was made, the newest first, also after an interrupt. It returns what could not be removed. Cut says that the trial's context
+// ended: the cloud may go on with a call that was under way, so what is gone is removed again after a grace period.
+func (t *trial) cleanUp(ctx context.Context, cut bool) []string {
 	ctx, cancel := context.WithTimeout(t.withCluster(context.WithoutCancel(ctx)), t.options.RuleTimeout)
 	defer cancel()
-	var left []string
-	for _, r := range slices.Backward(t.removals) {
-		err := guarded(func() error { return t.eventually(ctx, r.remove) })
-		if err != nil {
-			left = append(left, fmt.Sprintf("%s: %v", r.what, err))
-		}
+	gone, left := t.remove(ctx, t.removals)
+	gone = slices.DeleteFunc(gone, func(r removal) bool { return r.once })
+	if !cut || len(gone) == 0 {
+		return left
 	}
-	return left
+	wait := time.NewTimer(grace)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+	case <-ctx.Done():
+	}
+	slices.Reverse(gone)
+	_, stays := t.remove(ctx, gone)
+	return append(left, stays...)
+}
+
+// remove makes removals, the last one first. It returns those that succeeded, in that order, and what is left.
+func (t *trial) remove(ctx context.Context, removals []removal) (gone []removal, left []string) {
+	for _, r := range slices.Backward(removals) {
+		if err := guarded(func() error { return t.eventually(ctx, r.remove) }); err != nil {
+			left = append(left, fmt.Sprintf("%s: %v", r.what, err))
+			continue
+		}
+		gone = append(gone, r)
+	}
+	return gone, left
 }
 
 // eventually repeats a look until it returns nil, for as long as the cloud may take to show a change. It returns the last error.

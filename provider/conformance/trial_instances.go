@@ -66,7 +66,10 @@ func (t *trial) createInstanceNamed(ctx context.Context, name string) (Instance,
 	if err != nil {
 		return Instance{}, hookFailed("CreateInstance", err)
 	}
-	t.removeLater("instance "+name, func(ctx context.Context) error { return t.Hooks.DeleteInstance(ctx, created) })
+	t.removals = append(t.removals, removal{
+		what: "instance " + name, once: true,
+		remove: func(ctx context.Context) error { return t.Hooks.DeleteInstance(ctx, created) },
+	})
 	return created, nil
 }
 
