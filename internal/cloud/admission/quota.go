@@ -2,6 +2,7 @@ package admission
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/mooring-ccm/mooring/internal/cloud/classify"
@@ -130,9 +131,4 @@ func (q *quota) cut(t ticket) {
 	q.rate, q.doubling = max(q.rate, leastRate), min(4*q.doubling, guard.Long)
 }
 
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
+func later(a, b time.Time) time.Time { return slices.MaxFunc([]time.Time{b, a}, time.Time.Compare) }

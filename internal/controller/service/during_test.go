@@ -1,6 +1,7 @@
 package service
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -230,6 +231,64 @@ func TestADeletionThatHasFailedLeavesLess(t *testing.T) {
 		time.Sleep(time.Hour)
 		if err := e.mismatch(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// observer is a plugin that looks at the nodes of each call.
+type observer struct {
+	*memoryCloud
+	look func(call string, nodes []*corev1.Node)
+}
+
+func (o *observer) EnsureLoadBalancer(ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node) (
+	*corev1.LoadBalancerStatus, error,
+) {
+	o.look("Ensure", nodes)
+	return o.memoryCloud.EnsureLoadBalancer(ctx, cluster, service, nodes)
+}
+
+func (o *observer) UpdateLoadBalancer(ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node) error {
+	o.look("Update", nodes)
+	return o.memoryCloud.UpdateLoadBalancer(ctx, cluster, service, nodes)
+}
+
+// Nodes are excluded while a call is planned and the Service is written before it. No call gets them: a plugin that looks would leave them out, and
+// nobody would know.
+func TestNodesChangeBetweenAPlanAndItsCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := startEngine(t, 1, func(e *engine) { e.cluster.patchTakes = 10 * time.Second })
+		defer e.stop()
+		calls := map[string]int{}
+		e.core.reconciler.applier.balancer = &observer{e.cloud, func(call string, nodes []*corev1.Node) {
+			calls[call]++
+			for _, node := range nodes {
+				if roleOf(node) != member {
+					t.Errorf("%s gets %s, which is excluded", call, node.Name)
+				}
+			}
+		}}
+		e.cloud.setChance(func(string) (time.Duration, error) { return 5 * time.Second, nil })
+		e.changeNode("a", nodeWith("a"))
+		e.changeNode("b", nodeWith("b"))
+		synctest.Wait()
+		began := time.Now()
+		e.addService(serviceWith()) // the finalizer is written until 10 s, the plugin called until 15 s, and the address written until 25 s
+		for _, step := range []struct {
+			at     time.Duration
+			change func()
+		}{
+			{5 * time.Second, func() { e.changeNode("b", nodeWith("b", excluded)) }},
+			{12 * time.Second, func() { e.changeNode("c", nodeWith("c")) }},
+			{20 * time.Second, func() { e.changeNode("c", nodeWith("c", excluded)) }},
+			{27 * time.Second, func() { e.changeNode("c", nodeWith("c")) }},
+		} {
+			time.Sleep(time.Until(began.Add(step.at)))
+			step.change()
+		}
+		time.Sleep(time.Minute)
+		if err := e.mismatch(); err != nil || calls["Ensure"] != 1 || calls["Update"] == 0 {
+			t.Errorf("%v after the calls %v", err, calls)
 		}
 	})
 }

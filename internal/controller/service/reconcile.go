@@ -352,10 +352,11 @@ func (r *reconciler) call(ctx context.Context, p *pass, act action, last attempt
 	defer r.limiter.Release(p.key)
 	var nodes []*corev1.Node
 	if act.verb != verbRemove {
-		var err error
-		if nodes, err = r.targets.nodesOf(ctx, p.want.latest); err != nil {
+		latest, given, err := r.targets.handOver(ctx, act.service)
+		if err != nil || act.verb == verbRetarget && latest != p.want.latest { // a write came before it: it is planned again
 			return err
 		}
+		p.want.latest, nodes = latest, given
 	}
 	if announced {
 		r.events.before(ctx, p, act)

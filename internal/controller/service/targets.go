@@ -184,25 +184,28 @@ func (t *targets) all(ctx context.Context) ([]corev1.Node, error) {
 	return list.Items, nil
 }
 
-// nodesOf returns the nodes of a set for a call, in its order, as they are now or were for an earlier call. One that is gone, or whose name another node
-// has, is as it was last known: a call gets what is remembered of it as written.
-func (t *targets) nodesOf(ctx context.Context, set *targetSet) ([]*corev1.Node, error) {
+// handOver returns the latest set for a Service, and its nodes for a call, in its order, as they are now or were for an earlier call: a plugin that looks
+// at them itself shall find what the set says. One that is gone since, or whose name another node has, is as it was last known.
+func (t *targets) handOver(ctx context.Context, service *corev1.Service) (set *targetSet, nodes []*corev1.Node, err error) {
+	if _, set, err = t.sets(ctx, service); err != nil {
+		return nil, nil, err
+	}
 	t.mu.Lock()
 	handed := t.handed.Value()
 	same := t.handedOf == set
 	t.mu.Unlock()
 	if handed != nil && same {
-		return *handed, nil
+		return set, *handed, nil
 	}
 	all, err := t.all(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	found := make(map[string]*corev1.Node, len(all))
 	for i := range all {
 		found[all[i].Name] = &all[i]
 	}
-	nodes := make([]*corev1.Node, len(set.nodes))
+	nodes = make([]*corev1.Node, len(set.nodes))
 	for i, member := range set.nodes {
 		if nodes[i] = found[member.name]; nodes[i] == nil || nodes[i].UID != member.uid {
 			nodes[i] = member.node()
@@ -211,7 +214,7 @@ func (t *targets) nodesOf(ctx context.Context, set *targetSet) ([]*corev1.Node, 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.handed, t.handedOf = weak.Make(&nodes), set
-	return nodes, nil
+	return set, nodes, nil
 }
 
 // eligible returns the nodes that may be targets. These are not foreign, and were initialized and had a network at some time. A taint that comes back

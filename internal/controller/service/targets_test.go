@@ -73,9 +73,9 @@ func TestACallGetsNodesAsTheyAreNow(t *testing.T) {
 	other := nodeWith("c")
 	other.UID = "another"
 	all.nodes = map[string]*corev1.Node{"a": beating, "c": other, "d": nodeWith("d"), "e": nodeWith("e")}
-	nodes, err := targets.nodesOf(t.Context(), set)
-	if err != nil {
-		t.Fatal(err)
+	same, nodes, err := targets.handOver(t.Context(), serviceWith())
+	if err != nil || same != set {
+		t.Fatalf("another set, %v", err)
 	}
 	if diff := cmp.Diff([]*corev1.Node{beating, nodeWith("b"), nodeWith("c"), nodeWith("d")}, nodes); diff != "" {
 		t.Errorf("nodes (-want +got):\n%s", diff)
