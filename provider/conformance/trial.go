@@ -110,7 +110,7 @@ func (t *trial) cleanUp(ctx context.Context, cut bool) []string {
 	return append(left, stays...)
 }
 
-// remove makes removals, the last one first. It returns those that succeeded, in that order, and what is left.
+// remove makes removals, the last one first. It returns what is gone, in that order, and what is left.
 func (t *trial) remove(ctx context.Context, removals []removal) (gone []removal, left []string) {
 	for _, r := range slices.Backward(removals) {
 		if err := guarded(func() error { return t.eventually(ctx, r.remove) }); err != nil {

@@ -254,7 +254,7 @@ func (o *observer) UpdateLoadBalancer(ctx context.Context, cluster string, servi
 }
 
 // Nodes are excluded while a call is planned and the Service is written before it. No call gets them: a plugin that looks would leave them out, and
-// nobody would know.
+// the row would say that they were written.
 func TestNodesChangeBetweenAPlanAndItsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := startEngine(t, 1, func(e *engine) { e.cluster.patchTakes = 10 * time.Second })
