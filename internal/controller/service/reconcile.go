@@ -353,7 +353,7 @@ func (r *reconciler) call(ctx context.Context, p *pass, act action, last attempt
 	var nodes []*corev1.Node
 	if act.verb != verbRemove {
 		latest, given, err := r.targets.handOver(ctx, act.service)
-		if err != nil || act.verb == verbRetarget && latest != p.want.latest { // a write came before it: it is planned again
+		if err != nil || act.verb == verbRetarget && latest != p.want.latest && !latest.same(p.want.latest) { // a write took long: it is planned again
 			return err
 		}
 		p.want.latest, nodes = latest, given
