@@ -547,8 +547,10 @@ func lateness(j *judge) {
 			continue
 		}
 		reference, ok := arrival(j.reference, one, refused)
-		due := j.notBeforeRest(reference, max(reference, latest[one.at])+passesAtOnce+2*j.longest)
-		due += j.handover() + j.queued(one.service, one.at, due)
+		reference = j.lawful(reference)
+		due := j.notBeforeRest(reference, max(reference, j.lawful(latest[one.at]))+passesAtOnce+2*j.longest)
+		due = j.interrupted(one.at, due)
+		due += j.queued(one.service, one.at, due)
 		if answered := j.timedOut(one.service, one.at); answered > 0 {
 			due = max(due, answered+passesAtOnce+2*j.longest)
 		}

@@ -722,6 +722,28 @@ var allowances = []allowance{
 		broken:    func(d *draw.Draw, _ *double.Record) { d.Events = d.Events[:1] },
 	},
 	{
+		name: "a node that is excluded after another process has taken the lease of the reference, which goes on for a while", rule: "4-excluded",
+		draw: world(draw.Event{At: 3 * time.Minute, Kind: draw.LeaseLost}, draw.Event{At: 3*time.Minute + 2*time.Second, Kind: draw.Exclude, Object: "n"}),
+		reference: func(r *double.Record) {
+			r.Calls[1].Began, r.Calls[1].Ended = 3*time.Minute+2*time.Second, 3*time.Minute+3*time.Second
+			r.Calls = append(r.Calls, &double.Call{Method: "InstanceMetadata", Object: "n", Process: 1, Began: 4 * time.Minute, Overlap: 1})
+		},
+		mooring: func(r *double.Record) {
+			r.Calls[1].Began, r.Calls[1].Ended = 4*time.Minute+10*time.Second, 4*time.Minute+11*time.Second
+		},
+		broken: func(d *draw.Draw, _ *double.Record) { d.Events[0].At = 2 * time.Minute },
+	},
+	{
+		name: "a node that is excluded before two processes end, one after the other", rule: "4-excluded",
+		draw: world(draw.Event{At: 3 * time.Minute, Kind: draw.Exclude, Object: "n"}, draw.Event{At: 3*time.Minute + time.Second, Kind: draw.LeaseLost},
+			draw.Event{At: 3*time.Minute + 15*time.Second, Kind: draw.LeaseLost}),
+		reference: func(r *double.Record) { r.Calls[1].Began, r.Calls[1].Ended = 3*time.Minute, 3*time.Minute+time.Second },
+		mooring: func(r *double.Record) {
+			r.Calls[1].Began, r.Calls[1].Ended = 3*time.Minute+40*time.Second, 3*time.Minute+41*time.Second
+		},
+		broken: func(d *draw.Draw, _ *double.Record) { d.Events = d.Events[:2] },
+	},
+	{
 		name: "a node that is excluded while many Services are made", rule: "4-excluded",
 		draw: world(draw.Event{At: 3 * time.Minute, Kind: draw.Exclude, Object: "n"}, draw.Event{At: 3 * time.Minute, Kind: draw.Bulk, For: 10 * time.Second}),
 		reference: func(r *double.Record) {
