@@ -1045,7 +1045,7 @@ func (j *judge) unpublished(one double.Fault) bool {
 }
 
 // deniedAtEnd reports whether a deletion that came late took a load balancer that was made again, and Mooring has heard of it too late to make another
-// one by the end: the cloud denies it for ten minutes first, and a pause may follow.
+// one by the end: the cloud denies it for ten minutes first, and a pause may follow. The reference, in its place, makes another one when it starts.
 func (j *judge) deniedAtEnd(service string) bool {
 	if !j.deniedLate(service) {
 		return false
@@ -1062,7 +1062,7 @@ func (j *judge) deniedAtEnd(service string) bool {
 			denied = false
 		}
 	}
-	return denied && j.mooring.Length-since < madeAgain+driftCheck+maxBackoff+2*j.longest
+	return denied && (j.succeeded() || j.mooring.Length-since < madeAgain+driftCheck+maxBackoff+2*j.longest)
 }
 
 // unlucky reports whether a node takes several calls in a row, and the plugin's limiter has refused one of the last attempt. Chance decides which

@@ -706,6 +706,17 @@ var allowances = []allowance{
 		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Ended = 6 * time.Minute },
 	},
 	{
+		name: "a load balancer that a deletion took late, and that the reference, in the place of Mooring, does not make again", rule: "13",
+		draw: draw.Draw{Plugin: draw.Plugin{Characters: []draw.Character{draw.EventualDeletion}}, Nodes: world().Nodes, Services: world().Services,
+			Events: []draw.Event{{At: time.Minute, Kind: draw.TypeChange, Object: "s", For: time.Minute}}},
+		mooring: func(r *double.Record) {
+			r.Open = []double.Fault{{Rule: "13", Object: "s"}}
+			r.Calls = append(r.Calls,
+				&double.Call{Method: "GetLoadBalancer", Object: "s", Began: 6 * time.Minute, Ended: 6 * time.Minute, Overlap: 1, Answer: double.No, Other: true})
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-1].Other = false },
+	},
+	{
 		name: "a node that the reference initializes after another process has taken its lease", rule: "1", draw: world(draw.Event{At: 3 * time.Minute, Kind: draw.LeaseLost}),
 		reference: func(r *double.Record) {
 			r.Initialized["n"] = 3*time.Minute + 5*time.Second
