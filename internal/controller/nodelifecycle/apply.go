@@ -135,8 +135,7 @@ func (w writer) carryOut(ctx context.Context, action action, planned time.Time) 
 	ctx = dryrun.Because(ctx, why(action))
 	var err error
 	done := result{action: action, planned: planned}
-	switch action.kind {
-	case deleteNode:
+	if action.kind == deleteNode {
 		ctx, cancel := context.WithDeadline(ctx, planned.Add(w.settings.applyTime()))
 		defer cancel()
 		if ctx.Err() != nil {
@@ -144,7 +143,7 @@ func (w writer) carryOut(ctx context.Context, action action, planned time.Time) 
 			return done
 		}
 		err = w.delete(ctx, action)
-	default:
+	} else {
 		done.resourceVersion, err = w.patch(ctx, action)
 	}
 	done.outcome = kit.OutcomeOf(err)
@@ -175,8 +174,7 @@ func (w writer) patch(ctx context.Context, action action) (string, error) {
 		if action.node.owner != ours {
 			return "", nil
 		}
-		message := heldMessage(action.node, action.reason, w.settings, w.deletionLog)
-		patch = withCondition(action.node, action.reason, message, action.since, time.Now())
+		patch = withCondition(action.node, action.reason, heldMessage(action.node, action.reason, w.settings, w.deletionLog), action.since, time.Now())
 	case clearHeld:
 		patch = conditionPatch(action.node, map[string]any{"$patch": "delete"})
 	default:
@@ -195,11 +193,9 @@ func (w writer) recordOutcome(done result) {
 	case done.action.kind == deleteNode && done.err != nil:
 		w.limiter.Record(w.recorder, object(node), corev1.EventTypeWarning, ReasonDeletingFailed,
 			fmt.Sprintf("Could not delete node %s: %v", node.name, done.err))
-	case done.action.kind == markHeld && done.outcome == kit.Written:
-		if w.limiter.Allow(node.uid, ReasonHeld+" "+string(done.action.reason), time.Now()) {
-			w.recorder.Event(object(node), corev1.EventTypeWarning, ReasonHeld,
-				kit.EventMessage(string(done.action.reason)+": "+heldMessage(node, done.action.reason, w.settings, w.deletionLog)))
-		}
+	case done.action.kind == markHeld && done.outcome == kit.Written && w.limiter.Allow(node.uid, ReasonHeld+" "+string(done.action.reason), time.Now()):
+		w.recorder.Event(object(node), corev1.EventTypeWarning, ReasonHeld,
+			kit.EventMessage(string(done.action.reason)+": "+heldMessage(node, done.action.reason, w.settings, w.deletionLog)))
 	}
 }
 
@@ -214,11 +210,10 @@ func (w writer) recordUnanswered(unanswered []nodeview.Row) {
 // initialization the node controller says so.
 func (w writer) recordWaiting(nodes []*corev1.Node, reason string) {
 	for _, node := range nodes {
-		if ownership.Uninitialized(node) {
-			continue
+		if !ownership.Uninitialized(node) {
+			w.limiter.Record(w.recorder, node, corev1.EventTypeNormal, ReasonWaitingForCloud,
+				"Waiting to ask the cloud whether the node's instance exists: "+reason)
 		}
-		w.limiter.Record(w.recorder, node, corev1.EventTypeNormal, ReasonWaitingForCloud,
-			"Waiting to ask the cloud whether the node's instance exists: "+reason)
 	}
 }
 

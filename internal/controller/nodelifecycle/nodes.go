@@ -34,6 +34,9 @@ type nodeRow struct {
 	written kit.OwnWrite
 	// failing are the kinds of action that failed when they were last tried.
 	failing [deleteNode + 1]kit.Row
+	// released is why the node was held before its last release, and releasedAt when that was.
+	released   HoldReason
+	releasedAt time.Time
 	// heartbeat is the last report of a kubelet that is not ready.
 	heartbeat heartbeat
 }
@@ -69,6 +72,9 @@ func (m nodeState) apply(f *facts, now time.Time) {
 		return
 	}
 	f.excluded = f.excluded || row.written.Hides(f.resourceVersion, now)
+	if now.Sub(row.releasedAt) < kit.EventInterval {
+		f.released = row.released
+	}
 	for kind, failed := range row.failing {
 		f.paused[kind] = failed.Rests(now)
 	}
@@ -80,6 +86,9 @@ func (m nodeState) note(done result, now time.Time) (news bool) {
 	switch done.outcome {
 	case kit.Written:
 		row.failing[kind] = kit.Row{}
+		if kind == clearHeld {
+			row.released, row.releasedAt = done.action.node.heldFor, now
+		}
 		if kind == deleteNode || done.resourceVersion != "" {
 			row.written = kit.OwnWrite{Version: done.resourceVersion, At: now}
 		}

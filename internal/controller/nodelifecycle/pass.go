@@ -159,8 +159,7 @@ func (p *reconciler) plan(ctx context.Context, nodes []facts, said answers, now 
 func (p *reconciler) finish(ctx context.Context, results []result) {
 	for _, done := range results {
 		p.metrics.wrote(done)
-		news := p.state.note(done, time.Now())
-		p.logResult(ctx, done, news)
+		p.logResult(ctx, done, p.state.note(done, time.Now()))
 		if done.action.counted {
 			possible := done.outcome == kit.Written || done.outcome == kit.Uncertain
 			p.guard = p.guard.conclude(done.action, done.planned, possible, done.outcome.Failed())

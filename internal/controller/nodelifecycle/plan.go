@@ -175,8 +175,7 @@ func relevant(nodes []facts, said answers, settings Settings, now time.Time) ans
 	counts := answers{}
 	for _, node := range nodes {
 		answer, known := said[node.uid]
-		sought := node.due(settings, now) && !answer.witness || node.ready && node.owner == ours
-		if known && sought && now.Sub(answer.at) < settings.Window {
+		if known && now.Sub(answer.at) < settings.Window && (node.due(settings, now) && !answer.witness || node.ready && node.owner == ours) {
 			counts[node.uid] = answer
 		}
 	}
@@ -346,7 +345,7 @@ func (p *plan) hold(node facts, reason HoldReason, denials map[types.UID]denial)
 	if node.owner != ours {
 		shown = row.reported
 	}
-	if shown != reason {
+	if shown != reason && node.released != reason {
 		p.add(action{kind: markHeld, node: node, reason: reason, since: row.first})
 	}
 	if !node.paused[markHeld] {
