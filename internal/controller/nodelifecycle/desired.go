@@ -155,8 +155,8 @@ type facts struct {
 	taints                  []corev1.Taint
 	// heldFor is the reason of the condition CloudInstanceGone that the node shows, empty if it shows none.
 	heldFor HoldReason
-	// released is why it was held when that condition was removed a short while ago. It does not show that reason again yet: a cloud whose
-	// replicas differ would have it written and removed with every other answer.
+	// released is why it was held when that condition was removed a short while ago. A node without the condition does not show that reason again
+	// yet: a cloud whose replicas differ would have it written and removed with every other answer.
 	released HoldReason
 }
 

@@ -345,7 +345,7 @@ func (p *plan) hold(node facts, reason HoldReason, denials map[types.UID]denial)
 	if node.owner != ours {
 		shown = row.reported
 	}
-	if shown != reason && node.released != reason {
+	if shown != reason && (shown != "" || node.released != reason) {
 		p.add(action{kind: markHeld, node: node, reason: reason, since: row.first})
 	}
 	if !node.paused[markHeld] {
