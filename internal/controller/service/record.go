@@ -65,12 +65,14 @@ type leaderRecord struct {
 	stored, found recordContent
 	// failures are those of reads and writes.
 	failures kit.Row
-	// calls are how many calls for a change of each load balancer are under way.
-	calls map[types.UID]int
 	// listed is the cloud's list, asked for at askedAt; nil: it is not there. Listing says that it is awaited.
 	listed  *listing
 	listing bool
 	askedAt time.Time
+
+	counting sync.Mutex
+	// calls are how many calls for a change of each load balancer are under way, or wait for the record.
+	calls map[types.UID]int
 }
 
 // recordContent is what the Lease holds.
@@ -101,11 +103,9 @@ func digestOf(of any) string {
 
 // digestOfInputs returns the digest of what a load balancer is made from, without annotations that a manager writes itself.
 func digestOfInputs(service *corev1.Service) string {
-	own := maps.Clone(service.Annotations)
+	own := map[string]string{}
+	maps.Copy(own, service.Annotations)
 	maps.DeleteFunc(own, func(key, _ string) bool { return strings.HasPrefix(key, ownAnnotations) })
-	if own == nil {
-		own = map[string]string{}
-	}
 	copied := *service
 	copied.Annotations = own
 	values := make([]any, len(followed))
@@ -233,11 +233,9 @@ func (r *leaderRecord) read(ctx context.Context) {
 		return
 	}
 	var content recordContent
-	if text != "" {
-		if err := json.Unmarshal([]byte(text), &content); err != nil {
-			content = recordContent{}
-			logf.FromContext(ctx).Info("The record of load balancers is not readable; each is ensured", "lease", r.String(), "reason", err.Error())
-		}
+	if err := json.Unmarshal([]byte(text), &content); text != "" && err != nil {
+		content = recordContent{}
+		logf.FromContext(ctx).Info("The record of load balancers is not readable; each is ensured", "lease", r.String(), "reason", err.Error())
 	}
 	r.version, r.unread, r.failures, r.stored = version, false, kit.Row{}, content
 	r.found = recordContent{Origin: content.Origin, Targets: content.Targets, Services: maps.Clone(content.Services)}
@@ -271,34 +269,40 @@ func (r *leaderRecord) write(ctx context.Context, content recordContent) {
 	r.version, r.stored, r.failures = version, content, kit.Row{}
 }
 
-// calling removes a Service from the record before the plugin is called for a change, and returns what ends the call. Where the targets change,
-// all entries go: the other load balancers change, too. A Lease that cannot be written delays no call for longer than two kit.Moments.
+// calling removes a Service from the record before the plugin is called for a change, and returns what ends the call. Its write removes all
+// whose calls wait for the record. Where the targets change, all entries go: the other load balancers change, too. A Lease that cannot be written
+// delays no call for longer than two kit.Moments.
 func (r *leaderRecord) calling(ctx context.Context, service *corev1.Service, targets *targetSet) (returned func()) {
 	if r == nil {
 		return func() {}
 	}
+	r.count(service.UID, 1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.calls[service.UID]++
 	r.read(ctx)
 	delete(r.found.Services, service.UID)
-	if len(r.stored.Services) > 0 {
-		content := recordContent{Origin: r.stored.Origin, Targets: r.stored.Targets, Services: maps.Clone(r.stored.Services)}
-		if delete(content.Services, service.UID); targets != nil && content.Targets != targets.sum() {
-			content.Services = nil
-		}
-		if len(content.Services) < len(r.stored.Services) {
-			r.write(ctx, content)
-		}
+	content := recordContent{Origin: r.stored.Origin, Targets: r.stored.Targets, Services: maps.Clone(r.stored.Services)}
+	calls := r.count("", 0)
+	maps.DeleteFunc(content.Services, func(uid types.UID, _ string) bool { return calls[uid] > 0 })
+	if targets != nil && content.Targets != targets.sum() {
+		content.Services = nil
+	}
+	if len(content.Services) < len(r.stored.Services) {
+		r.write(ctx, content)
 	}
 	return func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.calls[service.UID]--; r.calls[service.UID] == 0 {
-			delete(r.calls, service.UID)
-		}
+		r.count(service.UID, -1)
 		r.note()
 	}
+}
+
+// count says that calls for a load balancer have begun or ended, and returns how many of each are under way.
+func (r *leaderRecord) count(uid types.UID, begun int) map[types.UID]int {
+	r.counting.Lock()
+	defer r.counting.Unlock()
+	r.calls[uid] += begun
+	maps.DeleteFunc(r.calls, func(_ types.UID, calls int) bool { return calls == 0 })
+	return maps.Clone(r.calls)
 }
 
 // pause is how long the record stays as it is, unless a call waits for it to be written.
@@ -349,7 +353,7 @@ func (r *leaderRecord) save(ctx context.Context, states *states, targets *target
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.read(ctx)
-	content := recordOf(states.all(), settled, r.origin, r.calls)
+	content := recordOf(states.all(), settled, r.origin, r.count("", 0))
 	if !r.unread && content.equal(r.stored) {
 		return
 	}
@@ -364,8 +368,7 @@ func (c recordContent) equal(other recordContent) bool {
 
 // adopt takes over from the leader before what it has made and what has not changed since.
 func (r *reconciler) adopt(ctx context.Context, p *pass) error {
-	known := &p.known
-	if p.service == nil || p.want.awaits || known.failing() || known.removed {
+	if p.service == nil || p.want.awaits || p.known.failing() || p.known.removed {
 		return nil
 	}
 	made, err := r.record.adoptable(ctx, p.service, p.want.latest)
@@ -373,7 +376,7 @@ func (r *reconciler) adopt(ctx context.Context, p *pass) error {
 		return err
 	}
 	logf.FromContext(ctx).V(1).Info("Left the load balancer as it is: nothing that it was made from has changed")
-	known.made = made
+	p.known.made = made
 	r.record.note()
 	return nil
 }

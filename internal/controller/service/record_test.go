@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -234,6 +238,57 @@ func TestARecordThatCannotBeKept(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Calls that begin while the record is written are removed from it by one write, however many they are.
+func TestCallsThatWaitForTheRecordShareAWrite(t *testing.T) {
+	leases, began, goOn := fake.NewClientset(), make(chan struct{}, 1), make(chan struct{})
+	record := newRecord(&Record{
+		Record:      leaserecord.Record{Leases: leases.CoordinationV1(), Namespace: "kube-system", Name: "load-balancers", Annotation: AnnotationRecord},
+		Origin:      func(context.Context) (string, error) { return "v1", nil },
+		WithoutList: true,
+	}, nil)
+	const services = 20
+	content := recordContent{Services: map[types.UID]string{"other": "digest"}}
+	for i := range services {
+		content.Services[types.UID(fmt.Sprint(i))] = "digest"
+	}
+	record.read(t.Context())
+	record.write(t.Context(), content)
+	leases.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		select {
+		case began <- struct{}{}:
+		default:
+		}
+		<-goOn
+		return false, nil, nil
+	})
+	before := len(leases.Actions())
+	var calls sync.WaitGroup
+	call := func(i int) {
+		calls.Go(func() {
+			record.calling(t.Context(), serviceWith(func(s *corev1.Service) { s.UID = types.UID(fmt.Sprint(i)) }), nil)
+		})
+	}
+	call(0)
+	<-began
+	for i := range services - 1 {
+		call(i + 1)
+	}
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		return len(record.count("", 0)) == services, nil
+	})
+	if err != nil {
+		t.Error("not all calls have begun: ", err)
+	}
+	close(goOn)
+	calls.Wait()
+	if writes := len(leases.Actions()) - before; writes != 2 {
+		t.Errorf("%d writes for %d calls, want 2", writes, services)
+	}
+	if left := slices.Collect(maps.Keys(record.stored.Services)); !slices.Equal(left, []types.UID{"other"}) {
+		t.Errorf("the record has %v", left)
 	}
 }
 
