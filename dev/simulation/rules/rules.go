@@ -733,7 +733,25 @@ func (j *judge) follows(fault double.Fault) bool {
 			}
 		}
 	}
-	return shown == returned && slices.Contains(j.remade(fault.Object), returned)
+	return shown == returned && (slices.Contains(j.remade(fault.Object), returned) || j.lost(fault.Object, fault.At))
+}
+
+// lost reports whether the last Ensure before a time made a load balancer again that a deletion took late, and that was denied for ten minutes.
+func (j *judge) lost(service string, at time.Duration) (lost bool) {
+	const never = time.Duration(-1)
+	denied := never
+	for _, call := range j.mooring.Calls {
+		switch {
+		case call.Object != service || call.Ended < 0 || call.Ended > at:
+		case call.Method == "EnsureLoadBalancer":
+			lost, denied = denied != never && call.Began-denied >= 10*time.Minute, never
+		case call.Method == "GetLoadBalancer" && call.Answer == double.Yes:
+			denied = never
+		case call.Method == "GetLoadBalancer" && call.Answer == double.No && denied == never:
+			denied = call.Ended
+		}
+	}
+	return lost && j.deniedLate(service)
 }
 
 // lastCall returns when the last call about an object began.

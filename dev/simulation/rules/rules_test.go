@@ -696,6 +696,20 @@ var allowances = []allowance{
 		broken: func(_ *draw.Draw, r *double.Record) { r.ServiceChanges[0].After = serving("c", 80) },
 	},
 	{
+		name: "the address of a load balancer that a deletion took late, and that was denied for ten minutes", rule: "5-address",
+		draw: draw.Draw{Plugin: draw.Plugin{Characters: []draw.Character{draw.EventualDeletion}}, Nodes: world().Nodes, Services: world().Services,
+			Events: []draw.Event{{At: time.Minute, Kind: draw.TypeChange, Object: "s", For: time.Minute}}},
+		mooring: func(r *double.Record) {
+			made := remade("b")
+			made.Denied = false
+			r.Calls = append(r.Calls,
+				&double.Call{Method: "GetLoadBalancer", Object: "s", Began: 4 * time.Minute, Ended: 4 * time.Minute, Overlap: 1, Answer: double.No}, made)
+			r.Faults = []double.Fault{{Rule: "5-address", Object: "s", At: 16 * time.Minute}}
+			r.ServiceChanges = []double.Change[corev1.Service]{{At: 16 * time.Minute, Object: "s", Ours: true, Before: serving("a", 80), After: serving("b", 80)}}
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Calls[len(r.Calls)-2].Ended = 6 * time.Minute },
+	},
+	{
 		name: "a load balancer that a deletion took late, and that is denied for less than ten minutes at the end", rule: "13",
 		draw: draw.Draw{Plugin: draw.Plugin{Characters: []draw.Character{draw.EventualDeletion}}, Nodes: world().Nodes, Services: world().Services,
 			Events: []draw.Event{{At: time.Minute, Kind: draw.TypeChange, Object: "s", For: time.Minute}}},
