@@ -353,7 +353,8 @@ func (r *leaderRecord) save(ctx context.Context, states *states, targets *target
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.read(ctx)
-	content := recordOf(states.all(), settled, r.origin, r.count("", 0))
+	calls := r.count("", 0) // before the rows: the row that is read may be of before a call which ends between the two
+	content := recordOf(states.all(), settled, r.origin, calls)
 	if !r.unread && content.equal(r.stored) {
 		return
 	}
