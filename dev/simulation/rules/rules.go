@@ -327,11 +327,17 @@ func (j *judge) young(node draw.Node) time.Duration {
 	return node.Joins + minAge
 }
 
-// leads returns from when on the process leads that leads at a time, if it has taken over from another: that has taken its denials with it.
+// leads returns from when on the process leads that leads at a time, if it has taken over from another: that has taken its denials with it. A replica
+// that is alone leads when its kubelet has started it again, after a pause that doubles.
 func (j *judge) leads(at time.Duration) (since time.Duration) {
 	for _, event := range j.draw.Events {
-		if endsProcess(event) && event.At <= at {
-			since = max(since, event.At+stopGrace)
+		if !endsProcess(event) || event.At > at {
+			continue
+		}
+		since = max(since, event.At+stopGrace)
+		again := slices.IndexFunc(j.mooring.Starts, func(start time.Duration) bool { return start > event.At })
+		if !j.draw.Election && again >= 0 {
+			since = max(since, j.mooring.Starts[again])
 		}
 	}
 	return since

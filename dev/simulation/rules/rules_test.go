@@ -341,6 +341,15 @@ var allowances = []allowance{
 		broken:  func(d *draw.Draw, _ *double.Record) { d.Events = d.Events[:1] },
 	},
 	{
+		name: "a node that a process has heard denied which its kubelet starts again after a pause", rule: "3",
+		draw: world(draw.Event{At: 2 * time.Minute, Kind: draw.Leave, Object: "m"}, draw.Event{At: 3*time.Minute + time.Second, Kind: draw.Restart}),
+		mooring: func(r *double.Record) {
+			r.Starts = []time.Duration{0, 3*time.Minute + 41*time.Second}
+			r.Removed["m"] = 3*time.Minute + 55*time.Second
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Starts = r.Starts[:1] },
+	},
+	{
 		name: "a node that two processes have heard denied before a third one leads", rule: "3",
 		draw: world(draw.Event{At: 2 * time.Minute, Kind: draw.Leave, Object: "m"},
 			draw.Event{At: 3*time.Minute + time.Second, Kind: draw.LeaseLost}, draw.Event{At: 3*time.Minute + 20*time.Second, Kind: draw.LeaseLost}),
