@@ -151,13 +151,14 @@ func retries(length, pause, longest time.Duration) int {
 }
 
 // metadata adds InstanceMetadata: for a node that is to be initialized one at each change, each start of a process and each retry, and for an
-// initialized one a status period. With the old interfaces, a question by the ID that fails is followed by one by the name.
+// initialized one a status period. A process that starts forgets the pauses. With the old interfaces, a question by the ID that fails is followed by
+// one by the name.
 func (d *due) metadata() {
 	for _, name := range objects(d.record.NodeChanges) {
 		for _, s := range spans(d.record.NodeChanges, name, d.end, uninitialized) {
 			byID := d.failed(s, name, "NodeAddressesByProviderID")
 			attempts := s.changes + d.processes(s) - 1
-			attempts += min(d.failed(s, name, "InstanceMetadata")-byID, s.changes*retries(s.length(), nodeRetry, longestNodeRetry)+int(s.length()/longestPause))
+			attempts += min(d.failed(s, name, "InstanceMetadata")-byID, attempts*retries(s.length(), nodeRetry, longestNodeRetry)+int(s.length()/longestPause))
 			// A write that conflicts or fails is tried again with another question. A success is a call without an effect.
 			attempts += d.refused(s, name)
 			d.methods["InstanceMetadata"] += attempts + min(byID, attempts)
@@ -217,7 +218,7 @@ func (d *due) balancers() {
 			changes := gathered(d.changed(name), s, func(time.Duration) time.Duration { return call })
 			failures := d.failed(s, name, ensureOrUpdate)
 			d.methods[ensureOrUpdate] += d.processes(s) + changes + updates
-			again := (1+changes+updates)*retries(s.length(), serviceRetry, longestServiceRetry) + int(s.length()/longestPause)
+			again := (d.processes(s)+changes+updates)*retries(s.length(), serviceRetry, longestServiceRetry) + int(s.length()/longestPause)
 			d.methods[ensureOrUpdate] += min(failures, again) + d.refused(s, name)
 			d.methods[ensureOrUpdate] += d.following(s, name)
 		}

@@ -68,6 +68,8 @@ func TestDue(t *testing.T) {
 	const doublings = 18 // of 5 ms in twenty minutes
 	restarted := nodes(double.Change[corev1.Node]{After: fresh})
 	restarted.Starts = append(restarted.Starts, time.Minute)
+	again := denied("InstanceMetadata") // by two processes, the second of which forgets the pauses of the first
+	again.Starts = restarted.Starts
 	for _, test := range []struct {
 		name, method string
 		record       double.Record
@@ -84,6 +86,7 @@ func TestDue(t *testing.T) {
 			&double.Call{Method: "NodeAddressesByProviderID", Object: "n", Err: errors.New("failed")}), 1 + 4 + 1},
 		// A pause doubles up to 1,000 s by the reference, and the register adds one question in two minutes.
 		{"failures for twenty minutes", "InstanceMetadata", denied("InstanceMetadata"), 1 + doublings + 10},
+		{"failures for twenty minutes, and a restart", "InstanceMetadata", again, 2*(1+doublings) + 10},
 		{"failures by the ID and then by the name", "InstanceMetadata", denied("NodeAddressesByProviderID", "NodeAddresses"), 2 * (1 + doublings + 10)},
 		{"a replica takes over that started before the Service was made", ensureOrUpdate, with(replicas,
 			&double.Call{Method: "EnsureLoadBalancer", Object: "s", Process: 1, Began: time.Minute, Ended: time.Minute},
