@@ -370,7 +370,7 @@ func (s *scene) requireNoEvent(t *testing.T, monitor *router.Monitor, before rou
 		texts = append(texts, prefix.Addr().String())
 	}
 	var changes []string
-	for _, event := range monitor.Events(append(texts, "10.244.", "fd00:244:")...) {
+	for _, event := range monitor.Events(t, append(texts, "10.244.", "fd00:244:")...) {
 		again := strings.Contains(event, ":") && !strings.HasPrefix(event, "Deleted")
 		if last := len(changes) - 1; again && last >= 0 && changes[last] == "Deleted "+event {
 			changes = changes[:last]
@@ -412,7 +412,7 @@ func (s *scene) answered(t *testing.T, service *corev1.Service, sent *traffic, b
 		return s.router.Kind == router.FRR && strings.Contains(one.Err, "]:80: connect: network is unreachable")
 	})
 	missed -= len(failures)
-	cut := sent.underWay(s.changes.Changes(begin, addresses...))
+	cut := sent.underWay(s.changes.Changes(t, begin, addresses...))
 	if len(failures) > underway+cut || missed > rewritten {
 		t.Errorf("of %d requests to %s %d failed, %d of them while FRR wrote its routes anew, and %d were under way when its next hops changed: %v",
 			total, service.Name, len(failures)+missed, missed, cut, failures)

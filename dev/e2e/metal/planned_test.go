@@ -60,7 +60,7 @@ func (s *scene) moved(t *testing.T) {
 	s.settled(t, sent)
 	for _, prefix := range hosts(service) {
 		// Of IPv6, both routers take a route out and write it again when its next hop changes.
-		for _, event := range monitor.Events(prefix.Addr().String() + " ") {
+		for _, event := range monitor.Events(t, prefix.Addr().String()+" ") {
 			if prefix.Addr().Is4() && strings.HasPrefix(event, "Deleted") {
 				t.Errorf("the address was withdrawn while its endpoint moved: %s", event)
 			}

@@ -2,16 +2,21 @@ package router
 
 import (
 	"bufio"
+	"context"
 	"net/netip"
 	"os/exec"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/mooring-ccm/mooring/dev/e2e/sandbox"
 	"github.com/mooring-ccm/mooring/dev/netlab"
+	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
 // FIB is what a router has put into its kernel: the next hops of each destination, sorted.
@@ -32,12 +37,15 @@ func (r *Router) FIB(t *testing.T) FIB {
 
 // Monitor notes what changes in a kernel's routes, and when.
 type Monitor struct {
+	host *sandbox.Host
+
 	mu    sync.Mutex
 	lines []string
 	at    []time.Time // of each line
+	heard int64       // the metric of the last route to the sentinel
 }
 
-// Monitor notes, from now until the test ends, what changes in the kernel's routes.
+// Monitor notes, from now until the test ends, what changes in the kernel's routes. It returns when ip listens.
 func (r *Router) Monitor(t *testing.T) *Monitor {
 	t.Helper()
 	args := append(r.Host.Args(), "stdbuf", "-oL", "ip", "-ts", "monitor", "route")
@@ -49,7 +57,7 @@ func (r *Router) Monitor(t *testing.T) *Monitor {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	m := &Monitor{}
+	m := &Monitor{host: r.Host}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -62,13 +70,41 @@ func (r *Router) Monitor(t *testing.T) *Monitor {
 		<-done
 		_ = cmd.Wait()
 	})
+	m.catchUp(t)
 	return m
+}
+
+// sentinel is a destination that no test announces. Each route to it has another metric, which sentinels counts.
+const sentinel = "203.0.113.255"
+
+var (
+	sentinels    atomic.Int64
+	sentinelLine = regexp.MustCompile(`blackhole ` + regexp.QuoteMeta(sentinel) + ` .*metric (\d+)`)
+)
+
+// catchUp waits until ip has reported all changes so far. It adds a route after them, and ip reports in order.
+func (m *Monitor) catchUp(t *testing.T) {
+	t.Helper()
+	first := sentinels.Load() + 1
+	poll.Until(t, "ip reports what changes in the routes of "+m.host.Name, func(context.Context) error {
+		metric := strconv.FormatInt(sentinels.Add(1), 10)
+		for _, change := range []string{"add", "del"} {
+			sandbox.Command(t, append(m.host.Args(), "ip", "route", change, "blackhole", sentinel+"/32", "metric", metric)...)
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return poll.Holds(m.heard >= first)
+	})
 }
 
 // add notes a line of ip. The lines that follow the first of an event, one for each next hop, have no time of their own.
 func (m *Monitor) add(line string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if found := sentinelLine.FindStringSubmatch(line); found != nil {
+		m.heard, _ = strconv.ParseInt(found[1], 10, 64)
+		return
+	}
 	at := time.Now()
 	if len(m.at) > 0 {
 		at = m.at[len(m.at)-1]
@@ -82,7 +118,9 @@ func (m *Monitor) add(line string) {
 }
 
 // Changes returns when something changed that contains one of the texts, not before begin.
-func (m *Monitor) Changes(begin time.Time, texts ...string) []time.Time {
+func (m *Monitor) Changes(t *testing.T, begin time.Time, texts ...string) []time.Time {
+	t.Helper()
+	m.catchUp(t)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var found []time.Time
@@ -95,7 +133,9 @@ func (m *Monitor) Changes(begin time.Time, texts ...string) []time.Time {
 }
 
 // Events returns what has changed so far that contains one of the texts, or everything without texts.
-func (m *Monitor) Events(texts ...string) []string {
+func (m *Monitor) Events(t *testing.T, texts ...string) []string {
+	t.Helper()
+	m.catchUp(t)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(texts) == 0 {

@@ -26,7 +26,7 @@ func (l *fixture) watchFor(t *testing.T, what string, addrs ...netip.Addr) func(
 	return func() {
 		t.Helper()
 		for kind, monitor := range monitors {
-			if events := monitor.Events(texts...); len(events) > 0 {
+			if events := monitor.Events(t, texts...); len(events) > 0 {
 				t.Errorf("%s: %d routes of %s changed, among them %q", what, len(events), kind, events[:min(len(events), 10)])
 			}
 		}

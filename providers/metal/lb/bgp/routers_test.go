@@ -274,10 +274,10 @@ func TestMakeBeforeBreak(t *testing.T) {
 		l.converges(t, "moved", only(i%2+1))
 	}
 	for kind, monitor := range monitors {
-		if events := monitor.Events("192.0.2."); len(events) < 20*20 {
+		if events := monitor.Events(t, "192.0.2."); len(events) < 20*20 {
 			t.Errorf("%s: %d events, and 400 routes changed", kind, len(events))
 		}
-		if gone := monitor.Events("Deleted"); len(gone) > 0 {
+		if gone := monitor.Events(t, "Deleted"); len(gone) > 0 {
 			t.Errorf("%s: destinations were without a route %d times, for example: %s", kind, len(gone), gone[0])
 		}
 	}

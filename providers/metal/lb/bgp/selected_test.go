@@ -75,7 +75,7 @@ func TestRackPair(t *testing.T) {
 	if err := holds(t, l.bird, wanted); err != nil {
 		t.Errorf("BIRD, whose own replica was there all the while: %v", err)
 	}
-	if gone := monitor.Events("Deleted"); len(gone) > 0 {
+	if gone := monitor.Events(t, "Deleted"); len(gone) > 0 {
 		t.Errorf("BIRD was without a route %d times, for example: %s", len(gone), gone[0])
 	}
 	inB.stop(t, bgp.Withdraw)

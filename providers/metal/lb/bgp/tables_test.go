@@ -81,7 +81,7 @@ func TestRoutersOfTwoGroups(t *testing.T) {
 		l.routerConverges(t, l.bird, fmt.Sprint("BIRD by ", nodes), bird)
 	}
 	l.haveAttributes(t)
-	if changed := events.Events("192.0.2.", "2001:db8"); len(changed) > 0 {
+	if changed := events.Events(t, "192.0.2.", "2001:db8"); len(changed) > 0 {
 		t.Errorf("what BIRD is announced has changed, and so did the routes of FRR: %v", changed)
 	}
 
@@ -183,7 +183,7 @@ func TestRouterChangesItsGroup(t *testing.T) {
 	p.change(t, section(frrPeer, birdPeer))
 	p.announce(t, wanted)
 	l.converges(t, "one group again", wanted)
-	if changed := events.Changes(begun, "Deleted"); len(changed) > 0 {
+	if changed := events.Changes(t, begun, "Deleted"); len(changed) > 0 {
 		t.Errorf("BIRD changed its group, and FRR was without routes %d times", len(changed))
 	}
 	if status := up(t, p, "frr", "bird"); status["frr"].Flaps != 0 {
