@@ -92,7 +92,8 @@ router bgp 64512
 	slow := frrPeer
 	slow.HoldTime, slow.KeepaliveTime, slow.Families = seconds(90), seconds(30), []config.AddressFamily{config.IPv4}
 	interval := metav1.Duration{Duration: 100 * time.Millisecond}
-	slow.BFD = &config.BFD{TransmitInterval: interval, ReceiveInterval: interval, Multiplier: 2}
+	// FRR waits for the speaker by this multiplier. The speaker waits for FRR by the multiplier of FRR.
+	slow.BFD = &config.BFD{TransmitInterval: interval, ReceiveInterval: interval, Multiplier: 10}
 	p := startSpeaker(t, l.speaker, l.dir, section(slow))
 	p.announce(t, services(0))
 	up(t, p, "frr")

@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/mooring-ccm/mooring/dev/e2e/router"
 	"github.com/mooring-ccm/mooring/dev/e2e/sandbox"
 	"github.com/mooring-ccm/mooring/dev/must"
@@ -64,7 +62,7 @@ router bgp 64512
  no bgp default ipv4-unicast
  neighbor rack interface remote-as internal
  neighbor rack password %s
- neighbor rack bfd 3 100 100
+ neighbor rack bfd 3 1000 1000
  address-family ipv4 unicast
   neighbor rack activate
  exit-address-family
@@ -98,9 +96,8 @@ protocol bgp rack {
 		p.Address, p.Interface = "", "to-"+p.Name
 		return p
 	}
-	toFRR, toBIRD := byLink(frrPeer), byLink(birdPeer)
-	interval := metav1.Duration{Duration: 100 * time.Millisecond}
-	toFRR.PasswordFile, toFRR.BFD = file, &config.BFD{TransmitInterval: interval, ReceiveInterval: interval, Multiplier: 3}
+	toFRR, toBIRD := byLink(fast(frrPeer)), byLink(birdPeer)
+	toFRR.PasswordFile = file
 	toBIRD.TTLSecurityHops = 1
 	missing := byLink(peer("missing", frrAddr, internal))
 	missing.Interface = "eth0"
@@ -136,12 +133,13 @@ protocol bgp rack {
 		must.NoError(t, err)
 		defer listener.Close()
 		for _, r := range []*router.Router{l.frr, l.bird} {
-			conn, err := r.Host.Dial(t.Context(), &net.Dialer{Timeout: 10 * time.Second}, "tcp", at.String())
-			if err != nil {
-				t.Errorf("%s does not reach %s: %v", r.Kind, at, err)
-				continue
-			}
-			must.NoError(t, conn.Close())
+			poll.Until(t, fmt.Sprintf("%s reaches %s", r.Kind, at), func(ctx context.Context) error {
+				conn, err := r.Host.Dial(ctx, &net.Dialer{Timeout: 10 * time.Second}, "tcp", at.String())
+				if err != nil {
+					return err
+				}
+				return conn.Close()
+			})
 		}
 	}
 	poll.Until(t, "BFD is up on FRR", func(context.Context) error {

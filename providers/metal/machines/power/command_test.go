@@ -58,15 +58,20 @@ func TestCommands(t *testing.T) {
 
 // What a command started is killed with it, whether it hangs or has ended.
 func TestCommandsLeaveNothingBehind(t *testing.T) {
-	for name, body := range map[string]string{
-		"hangs":   `sleep 1000 & echo $! >"$1"; echo off; wait`,
-		"ended":   `sleep 1000 & echo $! >"$1"; echo off`,
-		"ignores": `trap '' TERM INT; sleep 1000 & echo $! >"$1"; echo off; while :; do wait; done`,
+	const hang = 5 * time.Second // A shell starts within that on a busy machine.
+	for name, test := range map[string]struct {
+		body    string
+		timeout time.Duration
+	}{
+		"hangs":   {`sleep 1000 & echo $! >"$1"; echo off; wait`, hang},
+		"ended":   {`sleep 1000 & echo $! >"$1"; echo off`, time.Minute},
+		"ignores": {`trap '' TERM INT; sleep 1000 & echo $! >"$1"; echo off; while :; do wait; done`, hang},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // Two of them wait for their timeout.
 			pids := filepath.Join(t.TempDir(), "pid")
-			machine := script(t, body, pids)
-			machine.BMC.Command.Timeout = metav1.Duration{Duration: 500 * time.Millisecond}
+			machine := script(t, test.body, pids)
+			machine.BMC.Command.Timeout = metav1.Duration{Duration: test.timeout}
 			reading, err := open(t, machine).Read(t.Context())
 			state := reading.State
 			if name == "ended" {
