@@ -8,6 +8,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/ccm"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
 // TestRunInAProgram embeds the command, twice in one process and one after the other, and looks for what it leaves behind.
@@ -30,9 +31,11 @@ func TestRunInAProgram(t *testing.T) {
 		}
 		r.callLog.awaitAny(t, "stop channel closed")
 	}
-	goleak.VerifyNone(t, before,
-		// client-go keeps idle connections in a cache of transports, for the next client of the process with the same credentials.
-		goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*ClientConn).readLoop"),
-		// klog flushes for as long as the process lives.
-		goleak.IgnoreAnyFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
+	poll.Until(t, "nothing is left behind", func(context.Context) error { // One look of goleak takes half a second at most.
+		return goleak.Find(before,
+			// client-go keeps idle connections in a cache of transports, for the next client of the process with the same credentials.
+			goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*ClientConn).readLoop"),
+			// klog flushes for as long as the process lives.
+			goleak.IgnoreAnyFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
+	})
 }

@@ -302,15 +302,17 @@ func TestControllerThatDoesNotStop(t *testing.T) {
 
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	cluster, kubeconfig := controlPlane(t)
-	r := newReplicas(t, cluster, kubeconfig)
-	leader := r.lead(t)
+	// The first signal alone ends nothing within this test: the controller never stops, and the manager waits for it.
+	r := newReplicas(t, cluster, kubeconfig, "--controllers="+endless, "--graceful-shutdown-timeout=10m")
+	leader := start(t, r.args...)
+	r.callLog.awaitEntry(t, leader.PID(), endless+" started")
 	leader.signal(t, syscall.SIGINT)
 	leader.awaitOutput(t, "Stopping and waiting for leader election runnables")
 	leader.signal(t, syscall.SIGTERM)
 	if code := leader.wait(t); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
-	if slices.Contains(r.callLog.of(t, leader.PID()), beating+" stopped") {
+	if slices.Contains(r.callLog.of(t, leader.PID()), endless+" stopped") {
 		t.Error("the second signal waited for the controller")
 	}
 }

@@ -234,8 +234,8 @@ func TestStuckWriteEndsWithTheLease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster, kubeconfig := controlPlane(t)
 			r := newReplicas(t, cluster, kubeconfig, "--cloud-provider="+callingProvider, "--controllers="+stuck,
-				"--cloud-api-write-timeout="+test.timeout, "--leader-elect-lease-duration=8s", "--leader-elect-renew-deadline=4s",
-				"--leader-elect-retry-period=2s")
+				"--cloud-api-write-timeout="+test.timeout, "--leader-elect-lease-duration=16s", "--leader-elect-renew-deadline=8s",
+				"--leader-elect-retry-period=4s")
 			config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 			if err != nil {
 				t.Fatal(err)

@@ -117,6 +117,11 @@ func TestOneTraceFromTheAppearanceOfANodeToItsReadiness(t *testing.T) {
 	cloud.Create(t, cloudsim.DefaultInstance(2))
 	node := join(t, client, "node-002")
 	awaitInitialized(t, client, node.Name)
+	// The controller ends the root after its last write. A node that is ready before that has no span of becoming ready.
+	poll.Until(t, "the root is exported", func(context.Context) error {
+		_, root := traceOf(spans, node.Name)
+		return poll.Holds(root != nil)
+	})
 	sayReady(t, client, node.Name, corev1.ConditionTrue)
 	poll.Until(t, "the trace is exported", func(context.Context) error {
 		if found, _ := traceOf(spans, node.Name); found["node.become_ready"] == nil {

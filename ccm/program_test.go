@@ -33,6 +33,7 @@ const (
 	writing = "writing-controller"
 	acting  = "acting-controller"
 	stuck   = "stuck-controller"
+	endless = "endless-controller"
 )
 
 // beat is what the beating controller writes again and again while it runs.
@@ -88,6 +89,10 @@ func testControllers() []ccm.Option {
 			New:    inCallLog(acting, actUntilDone),
 		}),
 		ccm.WithController(ccm.Controller{Name: stuck, DisabledByDefault: true, New: inCallLog(stuck, writeForEver)}),
+		ccm.WithController(ccm.Controller{
+			Name: endless, DisabledByDefault: true,
+			New: inCallLog(endless, func(context.Context, callLog, ccm.Environment) error { select {} }),
+		}),
 	}
 }
 

@@ -23,9 +23,9 @@ import (
 // after its last renewal, which is before the lease expires; one more request, with its timeout of half the deadline, would
 // take until after that.
 const (
-	leaseDuration = 8 * time.Second
-	renewDeadline = 6 * time.Second
-	retryPeriod   = time.Second
+	leaseDuration = 16 * time.Second
+	renewDeadline = 12 * time.Second
+	retryPeriod   = 2 * time.Second
 )
 
 // history is what happened, in order.
