@@ -68,6 +68,7 @@ func outside(t *testing.T) {
 		Sysctls: worker.Sysctls,
 		Dirs:    worker.Dirs,
 		Cgroups: worker.Cgroups, Alone: []string{worker.PodCgroup},
+		Timeout: 8 * time.Minute, // Each wait inside may take its minute on a busy machine.
 	})
 }
 
