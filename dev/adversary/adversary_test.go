@@ -33,6 +33,7 @@ import (
 	"github.com/mooring-ccm/mooring/extensions/metallb"
 	"github.com/mooring-ccm/mooring/extensions/servingcertificate"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
+	"github.com/mooring-ccm/mooring/internal/names"
 	_ "github.com/mooring-ccm/mooring/providers/sim" // Registers the provider "sim".
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
@@ -45,6 +46,8 @@ const (
 	leaseName = "cloud-controller-manager"
 	// settles is how long the manager has to react to the last move: several of its periods.
 	settles = 5 * time.Second
+	// calms is how long nothing may have changed before the first move.
+	calms = 3 * time.Second
 )
 
 // TestAStolenKubelet makes the moves of one seed beside a whole manager, and holds the rest of the cluster and of the cloud against what they were
@@ -84,7 +87,7 @@ type move struct {
 // returns how often the API server let each through.
 func play(t *testing.T, draw *mathrand.Rand, all []move, observe func() any) (made map[string]int) {
 	t.Helper()
-	before := observe()
+	before := settled(t, observe)
 	made = map[string]int{}
 	refusals := map[string]error{}
 	for range *moves {
@@ -110,6 +113,25 @@ func play(t *testing.T, draw *mathrand.Rand, all []move, observe func() any) (ma
 		t.Errorf("only these moves were let through: %v", slices.Sorted(maps.Keys(made)))
 	}
 	return made
+}
+
+// settled observes others until they have not changed for several of the manager's periods, and returns them. The manager may still be busy
+// with what the test has just made.
+func settled(t *testing.T, observe func() any) any {
+	t.Helper()
+	last, since := observe(), time.Now()
+	poll.Until(t, "others no longer change", func(context.Context) error {
+		now := observe()
+		if diff := cmp.Diff(last, now); diff != "" {
+			last, since = now, time.Now()
+			return fmt.Errorf("it has changed (-before +after):\n%s", diff)
+		}
+		if calm := time.Since(since); calm < calms {
+			return fmt.Errorf("it has not changed for %s", calm)
+		}
+		return nil
+	})
+	return last
 }
 
 // refused reports whether the API server refused a move, as it does with many.
@@ -230,6 +252,7 @@ func startManager(t *testing.T, rights []byte, cloudConfig string, flags ...stri
 	manager := harness.Manager{Kubeconfig: kubeconfig, Port: port, Certs: t.TempDir(), CloudConfig: cloudConfig, Flags: append([]string{
 		"--cluster-name=" + simtest.ClusterName, "--cluster-cidr=10.244.0.0/16", "--node-monitor-period=500ms", "--node-status-update-frequency=1s",
 		"--route-reconciliation-period=1s", "--load-balancer-drift-check-period=1s", "--load-balancer-target-delay=1s", "--graceful-shutdown-timeout=10s",
+		"--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=45s", // a manager on a busy machine has to renew its lease in time
 	}, flags...)}
 	command := ccm.NewCommand(append(extensions.All(), metallb.All()...)...)
 	command.SetArgs(manager.Args())
@@ -333,6 +356,9 @@ func whole(ctx context.Context, cloud *simtest.Cloud, service string) error {
 	if len(current.Status.LoadBalancer.Ingress) == 0 {
 		return errors.New("the Service has no address")
 	}
+	if !published(current) {
+		return fmt.Errorf("the Service has the conditions %v", current.Status.Conditions)
+	}
 	targets := 0
 	if err := cloud.Client.ListLoadBalancers(ctx, nil, func(page []api.LoadBalancer) error {
 		for _, balancer := range page {
@@ -346,6 +372,13 @@ func whole(ctx context.Context, cloud *simtest.Cloud, service string) error {
 		return fmt.Errorf("the load balancer has %d targets", targets)
 	}
 	return nil
+}
+
+// published reports whether a Service shows the last that the manager writes on it: that it has a load balancer with targets.
+func published(s *corev1.Service) bool {
+	return slices.ContainsFunc(s.Status.Conditions, func(c metav1.Condition) bool {
+		return c.Type == names.ConditionLoadBalancerReady && c.Status == metav1.ConditionTrue
+	})
 }
 
 func kubelet(t *testing.T, name string) kubernetes.Interface {

@@ -35,7 +35,16 @@ func TestATenantOfACloud(t *testing.T) {
 		must.NoError(t, err)
 	}
 	poll.Within(t, 2*time.Minute, "the cluster is whole", func(ctx context.Context) error { return whole(ctx, cloud, name) })
-	poll.Within(t, time.Minute, "all Services have load balancers with targets", func(context.Context) error {
+	poll.Within(t, time.Minute, "all Services have load balancers with targets, and show it", func(ctx context.Context) error {
+		list, err := admin.CoreV1().Services(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if s := &list.Items[i]; s.Spec.Type == corev1.ServiceTypeLoadBalancer && !published(s) {
+				return fmt.Errorf("service %s has the conditions %v", s.Name, s.Status.Conditions)
+			}
+		}
 		seen := observeForeign(t, cloud)
 		if len(seen.Balancers) == 3 && seen.targets >= 3*(nodes-1) {
 			return nil
