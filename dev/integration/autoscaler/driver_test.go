@@ -226,14 +226,19 @@ func fakeNode(providerID string) *corev1.Node {
 // machine that is busy it may happen.
 func (d *driver) persist(what string, do func() error) {
 	d.t.Helper()
-	var result error
-	poll.Until(d.t, what, func(context.Context) error {
-		if result = do(); status.Code(result) == codes.Unavailable {
-			return result
+	must.NoError(d.t, answer(d.t, what, codes.Unavailable, do))
+}
+
+// answer makes a call and returns how it ended. It makes the call again as long as that ends with the code of a busy machine.
+func answer(t *testing.T, what string, busy codes.Code, do func() error) (ended error) {
+	t.Helper()
+	poll.Until(t, what, func(context.Context) error {
+		if ended = do(); status.Code(ended) == busy {
+			return ended
 		}
 		return nil
 	})
-	must.NoError(d.t, result)
+	return ended
 }
 
 // grow scales a group up, and shrink scales it down.

@@ -63,7 +63,7 @@ func TestRefusals(t *testing.T) {
 			c.says = c.says[:3]
 		}
 		t.Run(name, func(t *testing.T) {
-			err := f.deleteFrom(c.group, c.nodes...)
+			err := answer(t, "the deletion is refused", codes.Unavailable, func() error { return f.deleteFrom(c.group, c.nodes...) })
 			if status.Code(err) != c.code {
 				t.Errorf("the error is %v", err)
 			}
@@ -75,12 +75,17 @@ func TestRefusals(t *testing.T) {
 		})
 	}
 	for delta, code := range map[int]codes.Code{0: codes.InvalidArgument, -1: codes.InvalidArgument, 3: codes.FailedPrecondition, 1 << 30: codes.FailedPrecondition} {
-		if err := f.scaleUp(small, delta); status.Code(err) != code {
+		err := answer(t, "the increase is refused", codes.Unavailable, func() error { return f.scaleUp(small, delta) })
+		if status.Code(err) != code {
 			t.Errorf("to increase by %d is the error %v", delta, err)
 		}
 	}
 	for delta, code := range map[int32]codes.Code{0: codes.InvalidArgument, 1: codes.InvalidArgument, -1: codes.FailedPrecondition} {
-		if _, err := call(t.Context(), f.client.NodeGroupDecreaseTargetSize, &externalgrpc.NodeGroupDecreaseTargetSizeRequest{Id: small, Delta: delta}); status.Code(err) != code {
+		err := answer(t, "the decrease is refused", codes.Unavailable, func() error {
+			_, err := call(t.Context(), f.client.NodeGroupDecreaseTargetSize, &externalgrpc.NodeGroupDecreaseTargetSizeRequest{Id: small, Delta: delta})
+			return err
+		})
+		if status.Code(err) != code {
 			t.Errorf("to decrease by %d is the error %v", delta, err)
 		}
 	}
@@ -113,7 +118,8 @@ func TestOneGroupHangs(t *testing.T) {
 		}
 		return sizes(map[string]int{small: 2})(r)
 	})
-	if err := f.scaleUp(large, 1); status.Code(err) != codes.Unavailable {
+	err := answer(t, "the group that hangs is not increased", codes.DeadlineExceeded, func() error { return f.scaleUp(large, 1) })
+	if status.Code(err) != codes.Unavailable {
 		t.Errorf("to increase the one that hangs is the error %v", err)
 	}
 	f.awaitTargets(t, append(names, kept[0].Name)...)

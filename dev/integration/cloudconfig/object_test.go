@@ -31,8 +31,8 @@ func configOf(r *router, proxyPort int, pools ...string) string {
 const (
 	objectNamespace = "kube-system"
 	objectName      = "mooring-cloud-config"
-	// quickly is far above what a change takes, on a machine that runs other tests, and far below what a mounted file takes.
-	quickly = 5 * time.Second
+	// quickly is far above what a change takes, on a busy machine too. A mounted file takes about a minute.
+	quickly = 30 * time.Second
 )
 
 // objectRights let the manager read its cloud config, and nothing else of the kind.

@@ -30,7 +30,8 @@ func (s *scene) start(t *testing.T, kind string) *manager {
 		Flags: []string{
 			"--secure-port=0", "--cloud-provider=" + agentProvider, "--cluster-cidr=" + podCIDR, "--allocate-node-cidrs=true",
 			"--configure-cloud-routes=true",
-			"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",
+			// A leader on a busy machine has to renew its lease in time.
+			"--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=10s", "--leader-elect-retry-period=500ms",
 			"--route-reconciliation-period=1s", "--node-status-update-frequency=1s",
 		},
 	})}

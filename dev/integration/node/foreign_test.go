@@ -131,6 +131,9 @@ func TestTwoManagersShareACluster(t *testing.T) {
 			}
 		}
 	}
+	for _, name := range []string{"node-001", "other-1"} {
+		waitForEvent(t, name, "Normal Synced") // a manager posts events after its writes
+	}
 	if events := append(eventsOf(t, "node-001"), eventsOf(t, "other-1")...); len(events) != 2 {
 		t.Errorf("events %q, want one success for each", events)
 	}

@@ -82,16 +82,18 @@ func (o options) build(parts harness.Parts) (manager.Runnable, error) {
 	})
 }
 
-// join registers nodes as kubelets with an external cloud provider do, and deletes them when the test ends.
+// join creates nodes as kubelets with an external cloud provider do, and deletes them when the test ends. It creates each ready, in one write. A
+// kubelet's second write could come between a manager's look and its update, which becomes a patch.
 func join(t *testing.T, joining ...nodeagent.Options) {
 	t.Helper()
 	t.Cleanup(func() { deleteNodes(t, joining) })
 	var group errgroup.Group
 	group.SetLimit(16)
 	for _, o := range joining {
-		agent, err := nodeagent.New(cluster.AdminConfig(), o)
-		must.NoError(t, err)
-		group.Go(func() error { return agent.Register(t.Context()) })
+		group.Go(func() error {
+			_, err := admin.CoreV1().Nodes().Create(t.Context(), nodeagent.Node(o), metav1.CreateOptions{})
+			return err
+		})
 	}
 	must.NoError(t, group.Wait())
 }

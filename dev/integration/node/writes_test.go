@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -236,9 +237,10 @@ func TestAWriterThatComesBetweenLosesNothing(t *testing.T) {
 	if events := eventsOf(t, name); len(events) != 1 {
 		t.Errorf("events %q, want none of the conflict", events)
 	}
-	done := writes(t, m)[name]
-	if !slices.Equal(done, []string{"update status 200", "update 409", "patch 422", "update 200"}) {
-		t.Errorf("writes %v, want the late ones and one more", done)
+	// What came too late is tried again until the watch has the other writer's change, with growing pauses.
+	want := regexp.MustCompile("^update status 200(, update 409, patch 422){1,6}, update 200$")
+	if done := strings.Join(writes(t, m)[name], ", "); !want.MatchString(done) {
+		t.Errorf("writes %s, want the late ones and one more", done)
 	}
 }
 

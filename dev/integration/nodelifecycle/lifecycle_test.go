@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -118,6 +119,12 @@ func TestNothingIsAskedWhileAllNodesAreReady(t *testing.T) {
 		t.Errorf("%d calls to the cloud in %d passes, want none", got, m.passes(t))
 	}
 	become(t, corev1.ConditionUnknown, names[0])
+	poll.Until(t, "the watch has the node that is not ready", func(context.Context) error {
+		if running.Service.Counts().Received(api.OpListInstances) == 0 {
+			return errors.New("nothing was listed")
+		}
+		return nil
+	})
 	m.waitPasses(t, 6)
 	counts := running.Service.Counts()
 	if listings := counts.Received(api.OpListInstances); listings == 0 || listings > int64(m.passes(t)) || counts.Received() != listings {
@@ -267,8 +274,9 @@ func TestOnlyTheNodeThatWasDecidedAboutIsDeleted(t *testing.T) {
 				return nil
 			})
 			m.waitPasses(t, 5)
-			if diff := cmp.Diff([]string{"delete 409"}, m.writes(t)["lost"]); diff != "" {
-				t.Errorf("writes (-want +got):\n%s", diff)
+			// A manager whose watch lags behind decides about the old node once more.
+			if done := m.writes(t)["lost"]; len(done) == 0 || slices.ContainsFunc(done, func(write string) bool { return write != "delete 409" }) {
+				t.Errorf("writes %v, want refused deletions only", done)
 			}
 			if len(present(t, "lost")) != 1 {
 				t.Error("the node is gone")

@@ -109,6 +109,13 @@ func TestStatusOfOthers(t *testing.T) {
 	const name = "overwritten"
 	createService(t, name)
 	shown := waitReady(t, name, "True Provided").Status.LoadBalancer
+	poll.Until(t, "the pass that has published is over", func(context.Context) error {
+		if got := m.Metric(t, "mooring_service_time_to_address_seconds"); got != 1 {
+			return fmt.Errorf("%v addresses were timed", got)
+		}
+		return nil
+	})
+	waitAudits(t, m, 2) // the manager's own write may have caused one more pass, which would write over what others wrote
 	writes := running.Service.Counts().Received(writeOps...)
 	_, err := admin.CoreV1().Services(namespace).Patch(t.Context(), name, types.MergePatchType,
 		[]byte(`{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.77"}]},"conditions":null}}`), metav1.PatchOptions{}, "status")

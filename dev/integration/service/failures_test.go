@@ -48,11 +48,11 @@ func TestFaults(t *testing.T) {
 			test.fault.Count = test.times
 			must.NoError(t, running.Service.AddFault(test.fault))
 			m := startManager(t, cluster, plugin, func(o *service.Options) { o.FirstRetry = 500 * time.Millisecond })
-			createService(t, name)
+			created := createService(t, name)
 			writes := 2
 			if !test.silent {
 				writes = 3
-				if found := waitReady(t, name, "False "+test.reason); !strings.Contains(message(found), test.says) {
+				if found := sawReady(t, created, "False "+test.reason); !strings.Contains(message(found), test.says) {
 					t.Errorf("the condition says %q, want %q in it", message(found), test.says)
 				}
 			}
@@ -160,10 +160,10 @@ func TestAFailedDeletion(t *testing.T) {
 	startManager(t, cluster, plugin, func(o *service.Options) { o.FirstRetry = 500 * time.Millisecond })
 	const name = "undead"
 	createService(t, name)
-	waitReady(t, name, "True Provided")
+	provided := waitReady(t, name, "True Provided")
 	must.NoError(t, running.Service.AddFault(api.Fault{Operation: api.OpDeleteLoadBalancer, Mode: api.FaultStatus, Status: 500, Count: 2}))
 	deleteService(t, name)
-	waitReady(t, name, "False CloudError")
+	sawReady(t, provided, "False CloudError")
 	waitGone(t, name)
 	waitEvents(t, name, "Normal EnsuringLoadBalancer", "Normal EnsuredLoadBalancer", "Normal DeletingLoadBalancer",
 		"Warning SyncLoadBalancerFailed", "Normal DeletedLoadBalancer")

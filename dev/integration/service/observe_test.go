@@ -44,6 +44,31 @@ func waitReady(t testing.TB, name, want string) *corev1.Service {
 	})
 }
 
+// sawReady waits until a Service has had a condition since an earlier version of it, and returns it as it was then. Unlike waitReady it misses
+// nothing that lasts for a moment only.
+func sawReady(t testing.TB, since *corev1.Service, want string) *corev1.Service {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), poll.Deadline)
+	defer cancel()
+	watching, err := admin.CoreV1().Services(namespace).Watch(ctx, metav1.ListOptions{
+		FieldSelector: "metadata.name=" + since.Name, ResourceVersion: since.ResourceVersion,
+	})
+	must.NoError(t, err)
+	defer watching.Stop()
+	had := []string{readiness(since)}
+	for event := range watching.ResultChan() {
+		found, is := event.Object.(*corev1.Service)
+		if !is {
+			t.Fatalf("the watch of service %s ended with %+v", since.Name, event.Object)
+		}
+		if had = append(had, readiness(found)); had[len(had)-1] == want {
+			return found
+		}
+	}
+	t.Fatalf("service %s was never %s: it was %q", since.Name, want, had)
+	return nil
+}
+
 // readiness is the condition LoadBalancerReady of a Service as "True Provided", or empty if it has no such condition.
 func readiness(s *corev1.Service) string {
 	for _, condition := range s.Status.Conditions {

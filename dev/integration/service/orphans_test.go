@@ -113,7 +113,8 @@ func TestNothingIsCollectedOnTheFirstSight(t *testing.T) {
 	running, plugin := simulate(t, 1, api.Knobs{})
 	joinNodes(t, 1)
 	plant(t, plugin, "seen-once", clusterUID(t, admin))
-	m := startManager(t, cluster, plugin, func(o *service.Options) { o.DriftCheckPeriod, o.CollectOrphans = time.Second, true })
+	// A busy machine has to look at the cloud before the second comparison.
+	m := startManager(t, cluster, plugin, func(o *service.Options) { o.DriftCheckPeriod, o.CollectOrphans = 10*time.Second, true })
 	waitAudits(t, m, 1)
 	if n := running.Service.Counts().Received(api.OpDeleteLoadBalancer); n != 0 {
 		t.Errorf("%d deletions after one comparison", n)

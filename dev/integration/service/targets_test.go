@@ -94,7 +94,7 @@ func TestBurst(t *testing.T) {
 	running, plugin := simulate(t, nodes, api.Knobs{PageSize: 500})
 	// Nodes that a busy machine creates with pauses are still one burst.
 	m := startManager(t, cluster, plugin, func(o *service.Options) {
-		o.TargetQuiet, o.TargetDelay, o.Writes = 5*time.Second, time.Minute, 8
+		o.TargetQuiet, o.TargetDelay, o.Writes = 10*time.Second, time.Minute, 8
 	})
 	createServices(t, services)
 	provided := func(context.Context) error {

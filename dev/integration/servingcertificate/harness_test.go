@@ -239,6 +239,21 @@ func awaitWaiting(t *testing.T, m *harness.Manager, reason string, want float64)
 	})
 }
 
+// awaitApprovals waits until managers have counted so many approvals in all. The signer may see an approval before its manager counts it.
+func awaitApprovals(t *testing.T, want float64, managers ...*harness.Manager) {
+	t.Helper()
+	poll.Until(t, fmt.Sprintf("%g approvals are counted", want), func(context.Context) error {
+		total := 0.0
+		for _, m := range managers {
+			total += m.Metric(t, "mooring_serving_certificate_approvals_total")
+		}
+		if total != want {
+			return fmt.Errorf("%g are", total)
+		}
+		return nil
+	})
+}
+
 // addressed makes an answer of the cloud have further addresses.
 func addressed(ips ...string) pluginfault.Fault {
 	return pluginfault.Describe(func(wrong *cloudMetadata) {
