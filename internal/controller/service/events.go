@@ -69,12 +69,14 @@ type outcome struct {
 	announced bool
 }
 
-// before announces a call that changes something for the Service.
-func (e *events) before(ctx context.Context, p *pass, act action) {
-	switch act.verb {
-	case verbRemove:
+// before announces a call that changes something for a Service that is ensured or loses its load balancer, and reports whether it has. Such a call is
+// not a mere look, nor the same attempt again.
+func (e *events) before(ctx context.Context, p *pass, act action, last attempt) (announced bool) {
+	refreshes := p.seen.made == nil && len(act.service.Status.LoadBalancer.Ingress) > 0
+	switch {
+	case act.verb == verbRemove && last.err == nil:
 		e.recorder.Event(act.service, corev1.EventTypeNormal, EventDeleting, "Deleting the load balancer: "+strings.Join(act.why, ", "))
-	case verbEnsure:
+	case act.verb == verbEnsure && !refreshes && p.known.ensure.err == nil:
 		if len(p.seen.drift) > 0 {
 			e.recorder.Event(act.service, corev1.EventTypeWarning, EventDrifted, "Repairing the load balancer: "+strings.Join(act.why, ", "))
 		}
@@ -83,7 +85,10 @@ func (e *events) before(ctx context.Context, p *pass, act action) {
 		if len(p.want.latest.nodes) == 0 {
 			e.recorder.Event(act.service, corev1.EventTypeWarning, EventUnavailable, noTargets)
 		}
+	default:
+		return false
 	}
+	return true
 }
 
 // after reports what became of a call.

@@ -173,19 +173,6 @@ func queuePriority(service *corev1.Service, intent intent, known state) int {
 	}
 }
 
-// priorityFor is how urgent an action is to the Service.
-func priorityFor(p *pass, act action) int {
-	priority := queuePriority(act.service, p.want.intent, p.known)
-	switch {
-	case act.verb == verbRetarget:
-		return priorityRetarget
-	case priority == priorityChange && len(p.known.drift) > 0:
-		return priorityRepair
-	default:
-		return priority
-	}
-}
-
 // urgencies order the calls of actions by their priorities among all that wait for the cloud; the others are changes.
 var urgencies = map[int]admission.Priority{priorityRemove: admission.PriorityDeletion, priorityNew: admission.PriorityNewObject}
 
@@ -203,11 +190,12 @@ func (r *reconciler) begin(ctx context.Context, key types.NamespacedName) (*pass
 	}
 	p := &pass{key: key, known: known, before: before, service: known.ownWrite}
 	service := &corev1.Service{}
-	err := r.reader.Get(ctx, nameOf(key), service)
+	name, uid, _ := strings.Cut(key.Name, "/")
+	err := r.reader.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: name}, service)
 	if client.IgnoreNotFound(err) != nil {
-		return p, fmt.Errorf("reading service %s: %w", nameOf(key), err)
+		return p, fmt.Errorf("reading service %s/%s: %w", key.Namespace, name, err)
 	}
-	if err != nil || !strings.HasSuffix(key.Name, "/"+string(service.UID)) {
+	if err != nil || uid != string(service.UID) {
 		service = nil
 	}
 	if p.service = service; known.ownWrite != nil {
@@ -330,11 +318,13 @@ func (r *reconciler) look(ctx context.Context, p *pass) (err error) {
 
 // call carries out an action that calls the plugin, once the write limiter lets it. Last is how the same has failed before.
 func (r *reconciler) call(ctx context.Context, p *pass, act action, last attempt) error {
-	p.priority = priorityFor(p, act)
-	rank, announced := rankOf(p, act, last), announces(p, act, last)
 	pool := writelimit.Services
-	if act.verb == verbRetarget {
-		pool = writelimit.Targets
+	p.priority = queuePriority(act.service, p.want.intent, p.known)
+	switch {
+	case act.verb == verbRetarget:
+		p.priority, pool = priorityRetarget, writelimit.Targets
+	case p.priority == priorityChange && len(p.known.drift) > 0:
+		p.priority = priorityRepair
 	}
 	var notice func(message string)
 	var listeners []func(reason string)
@@ -345,7 +335,7 @@ func (r *reconciler) call(ctx context.Context, p *pass, act action, last attempt
 		})
 	}
 	waiting := admission.WithPriority(ctx, urgencies[p.priority], listeners...)
-	if !r.limiter.Acquire(p.key, pool, rank, notice) {
+	if !r.limiter.Acquire(p.key, pool, rankOf(p, act, last), notice) {
 		p.waits, p.forService = true, p.forService || pool == writelimit.Services
 		return errWaiting
 	}
@@ -358,9 +348,7 @@ func (r *reconciler) call(ctx context.Context, p *pass, act action, last attempt
 		}
 		p.want.latest, nodes = latest, given
 	}
-	if announced {
-		r.events.before(ctx, p, act)
-	}
+	announced := r.events.before(ctx, p, act, last)
 	switch act.verb {
 	case verbEnsure:
 		p.want.inputs = act.service // a user may have changed it meanwhile
@@ -382,16 +370,6 @@ func (r *reconciler) call(ctx context.Context, p *pass, act action, last attempt
 	recovers := act.verb == verbEnsure && p.known.ensure.err != nil // an event has said that it failed
 	r.events.after(ctx, p, act, outcome{result: done, err: err, took: time.Since(began), announced: announced || recovers})
 	return err
-}
-
-// announces reports whether something changes for a Service that is ensured or loses its load balancer: it is not merely looked at
-// again, and this is not the same attempt again.
-func announces(p *pass, act action, last attempt) bool {
-	if act.verb == verbRemove {
-		return last.err == nil
-	}
-	refreshes := p.seen.made == nil && len(act.service.Status.LoadBalancer.Ingress) > 0
-	return act.verb == verbEnsure && !refreshes && p.known.ensure.err == nil
 }
 
 // rankOf is behind whom a write waits: users wait for no refresh, and no Service waits for another one whose last write failed. One that has been changed
