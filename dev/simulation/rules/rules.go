@@ -151,7 +151,17 @@ func endsProcess(event draw.Event) bool {
 	return slices.Contains([]draw.Disturbance{draw.Restart, draw.Exchange, draw.LeaseLost, draw.Crash}, event.Kind)
 }
 
-// interrupted returns when something is due that may begin at a time: each end of a process until then, but the first, makes another handover.
+// pause is how much later than that a replica that is alone is there again: its kubelet starts it after a pause that doubles.
+func (j *judge) pause(event draw.Event) time.Duration {
+	again := slices.IndexFunc(j.mooring.Starts, func(start time.Duration) bool { return start > event.At })
+	if j.draw.Election || again < 0 {
+		return 0
+	}
+	return max(0, j.mooring.Starts[again]-event.At-stopGrace)
+}
+
+// interrupted returns when something is due that may begin at a time: each end of a process until then, but the first, makes another handover. Each
+// makes a pause.
 func (j *judge) interrupted(from, due time.Duration) time.Duration {
 	due += j.handover()
 	ends := 0
@@ -160,6 +170,7 @@ func (j *judge) interrupted(from, due time.Duration) time.Duration {
 			if ends++; ends > 1 {
 				due += stopGrace
 			}
+			due += j.pause(event)
 		}
 	}
 	return due
@@ -327,17 +338,11 @@ func (j *judge) young(node draw.Node) time.Duration {
 	return node.Joins + minAge
 }
 
-// leads returns from when on the process leads that leads at a time, if it has taken over from another: that has taken its denials with it. A replica
-// that is alone leads when its kubelet has started it again, after a pause that doubles.
+// leads returns from when on the process leads that leads at a time, if it has taken over from another: that has taken its denials with it.
 func (j *judge) leads(at time.Duration) (since time.Duration) {
 	for _, event := range j.draw.Events {
-		if !endsProcess(event) || event.At > at {
-			continue
-		}
-		since = max(since, event.At+stopGrace)
-		again := slices.IndexFunc(j.mooring.Starts, func(start time.Duration) bool { return start > event.At })
-		if !j.draw.Election && again >= 0 {
-			since = max(since, j.mooring.Starts[again])
+		if endsProcess(event) && event.At <= at {
+			since = max(since, event.At+stopGrace+j.pause(event))
 		}
 	}
 	return since

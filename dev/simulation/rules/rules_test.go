@@ -756,6 +756,16 @@ var allowances = []allowance{
 		broken:    func(d *draw.Draw, _ *double.Record) { d.Events = d.Events[:1] },
 	},
 	{
+		name: "a node that joins before a process ends which its kubelet starts again after a pause", rule: "1",
+		draw:      world(draw.Event{At: 2*time.Minute + 5*time.Second, Kind: draw.Restart}),
+		reference: func(r *double.Record) { r.Initialized["n"] = 2 * time.Minute },
+		mooring: func(r *double.Record) {
+			r.Starts = []time.Duration{0, 2*time.Minute + 40*time.Second}
+			r.Initialized["n"] = 2*time.Minute + 45*time.Second
+		},
+		broken: func(_ *draw.Draw, r *double.Record) { r.Starts = r.Starts[:1] },
+	},
+	{
 		name: "a node that is excluded after another process has taken the lease of the reference, which goes on for a while", rule: "4-excluded",
 		draw: world(draw.Event{At: 3 * time.Minute, Kind: draw.LeaseLost}, draw.Event{At: 3*time.Minute + 2*time.Second, Kind: draw.Exclude, Object: "n"}),
 		reference: func(r *double.Record) {
