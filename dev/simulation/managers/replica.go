@@ -40,7 +40,7 @@ func Run(ctx context.Context, manager *Manager, settings Settings) *Replica {
 
 // run starts one process after the other.
 func (r *Replica) run(ctx context.Context) {
-	var pause time.Duration // before the next start, zero for the first one
+	ends := 0
 	for {
 		began := time.Now()
 		process, err := r.start(ctx)
@@ -53,13 +53,22 @@ func (r *Replica) run(ctx context.Context) {
 			return
 		}
 		if time.Since(began) > longLife {
-			pause = 0
+			ends = 0
 		}
-		if !sleep.For(ctx, max(pause, kubeletSync)) {
+		ends++
+		if !sleep.For(ctx, Pause(ends)) {
 			return
 		}
+	}
+}
+
+// Pause is how long a kubelet waits before it starts a process again that has ended so often, without a long life between.
+func Pause(ends int) time.Duration {
+	pause := kubeletSync
+	for range ends - 1 {
 		pause = min(max(firstBackoff, 2*pause), longestBackoff)
 	}
+	return pause
 }
 
 // start starts a process and keeps it.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/simulation/double"
 	"github.com/mooring-ccm/mooring/dev/simulation/draw"
+	"github.com/mooring-ccm/mooring/dev/simulation/managers"
 )
 
 // Finding is one broken rule.
@@ -151,13 +152,18 @@ func endsProcess(event draw.Event) bool {
 	return slices.Contains([]draw.Disturbance{draw.Restart, draw.Exchange, draw.LeaseLost, draw.Crash}, event.Kind)
 }
 
-// pause is how much later than that a replica that is alone is there again: its kubelet starts it after a pause that doubles.
+// pause is how long the kubelet of a replica that is alone waits after the end of a process until it starts another one.
 func (j *judge) pause(event draw.Event) time.Duration {
-	again := slices.IndexFunc(j.mooring.Starts, func(start time.Duration) bool { return start > event.At })
-	if j.draw.Election || again < 0 {
+	ends := 0
+	for _, other := range j.draw.Events {
+		if (other.Kind == draw.Restart || other.Kind == draw.Crash) && other.At <= event.At {
+			ends++
+		}
+	}
+	if j.draw.Election || event.Kind != draw.Restart && event.Kind != draw.Crash {
 		return 0
 	}
-	return max(0, j.mooring.Starts[again]-event.At-stopGrace)
+	return managers.Pause(ends)
 }
 
 // interrupted returns when something is due that may begin at a time: each end of a process until then, but the first, makes another handover. Each
@@ -755,7 +761,7 @@ func (j *judge) lost(service string, at time.Duration) (lost bool) {
 		switch {
 		case call.Object != service || call.Ended < 0 || call.Ended > at:
 		case call.Method == "EnsureLoadBalancer":
-			lost, denied = denied != never && call.Began-denied >= 10*time.Minute, never
+			lost, denied = denied != never && call.Began-denied >= madeAgain, never
 		case call.Method == "GetLoadBalancer" && call.Answer == double.Yes:
 			denied = never
 		case call.Method == "GetLoadBalancer" && call.Answer == double.No && denied == never:

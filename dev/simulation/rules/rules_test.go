@@ -342,12 +342,10 @@ var allowances = []allowance{
 	},
 	{
 		name: "a node that a process has heard denied which its kubelet starts again after a pause", rule: "3",
-		draw: world(draw.Event{At: 2 * time.Minute, Kind: draw.Leave, Object: "m"}, draw.Event{At: 3*time.Minute + time.Second, Kind: draw.Restart}),
-		mooring: func(r *double.Record) {
-			r.Starts = []time.Duration{0, 3*time.Minute + 41*time.Second}
-			r.Removed["m"] = 3*time.Minute + 55*time.Second
-		},
-		broken: func(_ *draw.Draw, r *double.Record) { r.Starts = r.Starts[:1] },
+		draw: world(draw.Event{At: time.Minute, Kind: draw.Crash}, draw.Event{At: 90 * time.Second, Kind: draw.Restart},
+			draw.Event{At: 2 * time.Minute, Kind: draw.Leave, Object: "m"}, draw.Event{At: 3*time.Minute + time.Second, Kind: draw.Restart}),
+		mooring: func(r *double.Record) { r.Removed["m"] = 3*time.Minute + 55*time.Second },
+		broken:  func(d *draw.Draw, _ *double.Record) { d.Events = d.Events[2:] },
 	},
 	{
 		name: "a node that two processes have heard denied before a third one leads", rule: "3",
@@ -757,13 +755,11 @@ var allowances = []allowance{
 	},
 	{
 		name: "a node that joins before a process ends which its kubelet starts again after a pause", rule: "1",
-		draw:      world(draw.Event{At: 2*time.Minute + 5*time.Second, Kind: draw.Restart}),
+		draw: world(draw.Event{At: time.Minute, Kind: draw.Crash}, draw.Event{At: 90 * time.Second, Kind: draw.Restart},
+			draw.Event{At: 2*time.Minute + 5*time.Second, Kind: draw.Restart}),
 		reference: func(r *double.Record) { r.Initialized["n"] = 2 * time.Minute },
-		mooring: func(r *double.Record) {
-			r.Starts = []time.Duration{0, 2*time.Minute + 40*time.Second}
-			r.Initialized["n"] = 2*time.Minute + 45*time.Second
-		},
-		broken: func(_ *draw.Draw, r *double.Record) { r.Starts = r.Starts[:1] },
+		mooring:   func(r *double.Record) { r.Initialized["n"] = 2*time.Minute + 45*time.Second },
+		broken:    func(d *draw.Draw, _ *double.Record) { d.Events = d.Events[2:] },
 	},
 	{
 		name: "a node that is excluded after another process has taken the lease of the reference, which goes on for a while", rule: "4-excluded",
